@@ -17,6 +17,7 @@ from llama_magic.words.counting import counted
 from llama_magic.words.shown import Shown
 
 if TYPE_CHECKING:
+    from llama_magic.model.model import Model
     from llama_magic.session.session import Session
 
 SAMPLING_TRAITS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty")
@@ -61,7 +62,7 @@ class Kernel:
 
         return session.current(self.shell)
 
-    def get_model(self, name: Any = None) -> Any:
+    def get_model(self, name: Model | str | None = None) -> Model:
         """Return the named or current model; one that is not loaded yet is loaded, with progress.
 
         A model, which a variable on the line held, is that one.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from llama_magic.errors import ContextOverflowError, StructuredOutputError
 from llama_magic.model.astream import AsyncStream
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from llama_magic.model.call import Calls
     from llama_magic.model.results import Chunk
     from llama_magic.structured import Constraint
+
+
+S = TypeVar("S", bound="Stream[Any] | AsyncStream[Any]")
 
 
 class Asking(Protocol):
@@ -66,7 +70,36 @@ class Attempts:
         return False
 
 
-class StructuredStream(Succession[C]):
+class _Attempted(ABC, Generic[S]):
+    """A stream that begins anew where its answer failed its check, and retries are left."""
+
+    _attempts: Attempts
+    _stream: S
+
+    @abstractmethod
+    def _begin(self, until: float | None) -> S:
+        """Return the stream of what is asked now, which ends at `until` (`time.monotonic()`)."""
+
+    def _again(self) -> bool:
+        """Ask again if the answer that has ended failed its check; say whether it was done."""
+        try:
+            _ = self._stream.completion
+        except StructuredOutputError as error:
+            return self._retry(error)
+        return False
+
+    def _retry(self, error: StructuredOutputError) -> bool:
+        until = self._stream.until
+        if not self._attempts.again(error, until):
+            return False
+        try:
+            self._stream = self._begin(until)
+        except ContextOverflowError:
+            return self._attempts.over(error)
+        return True
+
+
+class StructuredStream(_Attempted[Stream[C]], Succession[C]):
     """A structured answer as it is written; each chunk has `partial`, an object that only grows.
 
     When a finished answer fails its check and retries are left, it is asked for again with
@@ -76,12 +109,15 @@ class StructuredStream(Succession[C]):
     def __init__(self, call: Asking, messages: list[Any]) -> None:
         self._call = call
         self._attempts = Attempts(messages, call.retries)
-        self._stream = self._begin(None)
         self._at_end: Callable[[], None] | None = None
+        self._stream = self._begin(None)
 
     def _begin(self, until: float | None) -> Stream[C]:
         made = self._call.assembler(self._attempts.messages)
-        return Stream(self._call.calls.backend, made, until=until)
+        begun: Stream[C] = Stream(self._call.calls.backend, made, until=until)
+        if self._at_end is not None:
+            begun.on_end(self._at_end)
+        return begun
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -114,25 +150,6 @@ class StructuredStream(Succession[C]):
                 if not self._retry(error):
                     raise
 
-    def _again(self) -> bool:
-        try:
-            _ = self._stream.completion
-        except StructuredOutputError as error:
-            return self._retry(error)
-        return False
-
-    def _retry(self, error: StructuredOutputError) -> bool:
-        until = self._stream.until
-        if not self._attempts.again(error, until):
-            return False
-        try:
-            self._stream = self._begin(until)
-        except ContextOverflowError:
-            return self._attempts.over(error)
-        if self._at_end is not None:
-            self._stream.on_end(self._at_end)
-        return True
-
     def halt(self) -> None:
         """Ask the engine to stop, and do not wait for it; see `Stream.halt`."""
         self._attempts.left = 0
@@ -144,7 +161,7 @@ class StructuredStream(Succession[C]):
         self._stream.cancel()
 
 
-class AsyncStructuredStream(AsyncSuccession[C]):
+class AsyncStructuredStream(_Attempted[AsyncStream[C]], AsyncSuccession[C]):
     """A `StructuredStream` for `async for`: with retries left, the chunks begin anew as there."""
 
     def __init__(self, call: Asking, messages: list[Any]) -> None:
@@ -163,23 +180,6 @@ class AsyncStructuredStream(AsyncSuccession[C]):
             except StopAsyncIteration:
                 if stream is self._stream and not self._again():  # else another task asked again
                     raise
-
-    def _again(self) -> bool:
-        try:
-            _ = self._stream.completion
-        except StructuredOutputError as error:
-            return self._retry(error)
-        return False
-
-    def _retry(self, error: StructuredOutputError) -> bool:
-        until = self._stream.until
-        if not self._attempts.again(error, until):
-            return False
-        try:
-            self._stream = self._begin(until)
-        except ContextOverflowError:
-            return self._attempts.over(error)
-        return True
 
     def cancel(self) -> None:
         """Stop now, and ask no more; what was written so far is kept."""

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError, SourceError
 from llama_magic.model.earlier import Digests
@@ -33,6 +33,9 @@ from llama_magic.sources import read_whole, user_path, write_whole
 from llama_magic.words.counting import counted
 from llama_magic.words.files import decoded
 from llama_magic.words.shown import Shown
+
+if TYPE_CHECKING:
+    from llama_magic.model.results import Completion
 
 
 @dataclass
@@ -77,7 +80,7 @@ class Chat(Shown):
 
     def saved_before(
         self, *, cell: str | None = None, system: str | None = None, fresh: bool = False
-    ) -> tuple[list[Message], Any]:
+    ) -> tuple[list[Message], Completion | None]:
         """Return the messages before `cell`'s own turn, and the last answer of them.
 
         Where answers of this kernel do not hold them all, there is nothing.
@@ -116,7 +119,7 @@ class Chat(Shown):
         del self.turns[number - 1 :]
         return turn
 
-    def take(self, answer: Any) -> Turn:
+    def take(self, answer: Completion) -> Turn:
         """Let a branch of an answer (`answer.fork`, the pen) stand as that turn's answer; return the turn.
 
         The chat as it was, with the turns that followed, is kept as a branch, and what stood there can be
@@ -139,14 +142,14 @@ class Chat(Shown):
         self.turns[at:] = [taken]
         return taken
 
-    def turn_of(self, answer: Any) -> int | None:
+    def turn_of(self, answer: Completion) -> int | None:
         """Return the place (from 0) of the turn whose answer this is or may become; None if of none."""
         for at in reversed(range(len(self.turns))):
             if any(answer is one for held in self._answered(at) for one in _grown(held)):
                 return at
         return None
 
-    def _answered(self, at: int) -> list[Any]:
+    def _answered(self, at: int) -> list[Completion | None]:
         """Return the answers that a turn has and had, after the same turns and to the same question."""
         before, turn = tuple(self.turns[:at]), self.turns[at]
         kept = [branch.turns for branch in self.branches if branch.turns[:at] == before]
@@ -246,13 +249,13 @@ class Chat(Shown):
         return cells.index(cell) if cell in cells else len(self.turns)
 
 
-def _grown(answer: Any) -> Iterator[Any]:
+def _grown(answer: Completion | None) -> Iterator[Completion]:
     """Give an answer and all that grew from it."""
     left = [] if answer is None else [answer]
     while left:
         one = left.pop()
         yield one
-        left += getattr(one, "branches", ())
+        left += one.branches
 
 
 def _line(message: Message) -> str:

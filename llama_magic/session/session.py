@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_magic import sources
 from llama_magic.doors import verb
@@ -28,6 +28,9 @@ from llama_magic.session.history import History
 from llama_magic.weakly import WeakTable
 from llama_magic.words.names import hint, likeliest
 
+if TYPE_CHECKING:
+    from llama_magic.model.model import Model
+
 Loader = Callable[..., Any]
 
 
@@ -40,7 +43,7 @@ class Session:
 
     def __init__(self, loader: Loader | None = None) -> None:
         self.loader: Loader = loader or _default_loader
-        self.models: dict[str, Any] = {}
+        self.models: dict[str, Model] = {}
         self.current_name: str | None = None
         self.chats: dict[str, Chat] = {}
         self.history = History()  # of every generation here, by a cell or in Python, as they ended
@@ -52,7 +55,7 @@ class Session:
 
     # --- models ---
 
-    def load(self, source: str | None = None, *, name: str | None = None, **options: Any) -> Any:
+    def load(self, source: str | None = None, *, name: str | None = None, **options: Any) -> Model:
         """Load a model through the loader, keep it under its name and make it current."""
         model = (hooks.opener() or self.loader)(source, name=name, **options)
         if name is None and source in sources.own_aliases() and source not in self.models:
@@ -60,7 +63,7 @@ class Session:
         self.keep(model, name)
         return model
 
-    def model(self, name: str | None = None, **load_options: Any) -> Any:
+    def model(self, name: str | None = None, **load_options: Any) -> Model:
         """Return the named model, or the current one; what is not loaded yet is loaded.
 
         A name that is no loaded model is taken as a source, and the current model stays current.
@@ -82,7 +85,7 @@ class Session:
         self.current_name = before or self.current_name
         return model
 
-    def use(self, name: str) -> Any:
+    def use(self, name: str) -> Model:
         """Make a loaded model current."""
         self.refresh()
         self._check_loaded(name)
@@ -90,7 +93,7 @@ class Session:
         return self.models[name]
 
     def unload(
-        self, name: str | None = None, *, every: bool = False, forget: Callable[[Any], None] | None = None
+        self, name: str | None = None, *, every: bool = False, forget: Callable[[Model], None] | None = None
     ) -> list[str]:
         """Close models and return the names that are gone. `name` None is the current model.
 
@@ -114,12 +117,12 @@ class Session:
         gc.collect()  # views and results may hold the context in a cycle
         return names
 
-    def keep(self, model: Any, name: str | None = None) -> str:
+    def keep(self, model: Model, name: str | None = None) -> str:
         """Know a model that was made elsewhere, under `name` or its own, and make it current."""
         self.current_name = self._keep(model, name)
         return self.current_name
 
-    def _keep(self, model: Any, wanted: str | None) -> str:
+    def _keep(self, model: Model, wanted: str | None) -> str:
         self._forget_closed()
         if wanted is None:
             for name, other in self.models.items():
@@ -146,7 +149,7 @@ class Session:
                 self.current_name = self.current_name or name
 
     def _forget_closed(self, names: Sequence[str] = ()) -> None:
-        for name in [n for n, model in self.models.items() if n in names or getattr(model, "closed", False)]:
+        for name in [n for n, model in self.models.items() if n in names or model.closed]:
             del self.models[name]
         if self.current_name is not None and self.current_name not in self.models:
             self.current_name = next(reversed(self.models), None)
@@ -204,14 +207,14 @@ _sessions: WeakTable[Any, Session] = WeakTable()
 _without_shell: list[Session] = []
 
 
-def _current_model() -> Any:
+def _current_model() -> Model | None:
     """Return the current model of the session that runs here, None where nothing is loaded."""
     session = current()
     session.refresh()
     return session.models[session.current_name] if session.current_name is not None else None
 
 
-def _named_model(name: str) -> Any:
+def _named_model(name: str) -> Model | None:
     """Return the model that the session that runs here keeps under a name, None where there is none."""
     session = current()
     session.refresh()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError
 from llama_magic.request.messages import assistant_message
 from llama_magic.words.given import quoted
+
+if TYPE_CHECKING:
+    from llama_magic.model.results import Completion
 
 Message = dict[str, Any]
 ROLES = ("system", "user", "assistant", "tool")
@@ -27,7 +30,7 @@ class Turn:
     cell: str | None = None
     system: str | None = None
     interrupted: bool = False
-    completion: Any = field(default=None, repr=False, compare=False)
+    completion: Completion | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Branch:
     reason: str
 
 
-def answer_message(completion: Any) -> Message:
+def answer_message(completion: Completion) -> Message:
     """Return the assistant message that a `Completion` stands for."""
     return assistant_message(completion.text, completion.tool_calls, completion.thinking)
 

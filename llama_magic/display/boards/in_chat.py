@@ -49,7 +49,7 @@ class InChat:
         answer = self._answer
         found = None if answer is None else _chat_of(answer)
         try:
-            if found is None:
+            if answer is None or found is None:
                 raise OptionError("The chat that had this answer was reset, or changed before it.")
             chat, at = found
             after = len(chat.turns) - at - 1
