@@ -14,6 +14,7 @@ from llama_magic.experiments.statistics import Interval, bootstrap, estimate, ho
 from llama_magic.words.counting import counted
 from llama_magic.words.plain import alike
 from llama_magic.words.shown import Printed
+from llama_magic.words.tables import data_frame
 
 FEW_SEEDS = 5  # answers to a row, below which a difference may well be that of a draw
 Settings = Mapping[str, Any]
@@ -46,9 +47,7 @@ class Summary(Printed):
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame`, a row a setting. Raises: ImportError where pandas is not installed."""
-        import pandas
-
-        return pandas.DataFrame([_flat(group) for group in self.groups])
+        return data_frame([_flat(group) for group in self.groups])
 
 
 def _flat(group: Group) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from llama_magic.doors import here, option
-from llama_magic.errors import BackendError
+from llama_magic.errors import BackendError, SourceError
 from llama_magic.experiments.experiment import Experiment
 from llama_magic.experiments.forecast import Pace, pace_so_far
 from llama_magic.experiments.odds import Decision, prefixes
@@ -53,11 +53,16 @@ class Deciding(Experiment[Decision]):
     _shared: Texts | None = None  # of the options that all rows have, as the model at work cuts them
 
     def check(self, model: Model, tasks: Sequence[Task]) -> None:
-        """Raise for a model that tells no probabilities, unless the record holds all that is asked of it."""
+        """Raise for a model that tells no probabilities, or a record that takes none.
+
+        Not where the record holds all that is asked.
+        """
         try:
             check_scores(model.calls)
-        except BackendError:
-            if self.record is None or any(self._kept(model, task) is None for task in tasks):
+            if self.record is not None:
+                self.record.check_writable()
+        except (BackendError, SourceError):
+            if self.record is None or any(self._is_new(model, task) for task in tasks):
                 raise
 
     def ask(
@@ -148,11 +153,11 @@ class Deciding(Experiment[Decision]):
         return row if kept is None else self._made(task, row.assembler, *kept)
 
     def _decision(self, model: Model, row: _Row, outcome: tuple[list[float], float] | Exception) -> Decision:
-        """Return what was decided, and keep it; an error is that of its row."""
+        """Return what was decided, and keep it; an error is that of its row, unless it is the record's."""
+        if isinstance(outcome, Exception):
+            return self.failed(row.task, outcome)
+        self._keep(model, row.task, row.assembler, *outcome)
         try:
-            if isinstance(outcome, Exception):
-                raise outcome
-            self._keep(model, row.task, row.assembler, *outcome)
             return self._made(row.task, row.assembler, *outcome)
         except Exception as error:
             return self.failed(row.task, error)
@@ -180,6 +185,15 @@ class Deciding(Experiment[Decision]):
         if not found:
             return None
         return [float(odds) for _, odds in found[0].made_with["odds"]], found[0].timings.total_s
+
+    def _is_new(self, model: Model, task: Task) -> bool:
+        """Whether a row would be asked: the record does not hold it, and nothing is wrong with it."""
+        try:
+            return self._kept(model, task) is None
+        except SourceError:
+            raise
+        except Exception:  # it is said when its turn comes
+            return False
 
     def _keep(
         self, model: Model, task: Task, assembler: Assembler, odds: list[float], seconds: float

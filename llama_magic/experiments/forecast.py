@@ -12,6 +12,7 @@ from llama_magic.errors import ContextOverflowError
 from llama_magic.experiments.tasks import Task
 from llama_magic.model.journal import journal
 from llama_magic.words.shown import Printed
+from llama_magic.words.tables import data_frame
 
 if TYPE_CHECKING:
     from llama_magic.experiments.models import Models
@@ -81,9 +82,7 @@ class Forecast(Printed):
 
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame`, a row an answer. Raises: ImportError where pandas is not installed."""
-        import pandas
-
-        return pandas.DataFrame(
+        return data_frame(
             [
                 {
                     "row": one.row, "sample": one.sample, **one.settings, "prompt_tokens": one.prompt_tokens,
@@ -145,7 +144,7 @@ def _count(
     made: dict[int, tuple[ForecastRow, tuple[int, ...]]] = {}
     for task in tasks:
         setting = task.setting
-        head = (task.row.place, task.sample, setting.values)  # noqa: PD011 - no column of pandas
+        head = (task.row.place, task.sample, setting.values)
         try:
             request = experiment.request(model, task)
         except Exception as error:  # of this row alone

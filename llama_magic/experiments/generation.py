@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.errors import LlamaMagicError
+from llama_magic.errors import LlamaMagicError, StructuredOutputError
 from llama_magic.experiments.experiment import Experiment
 from llama_magic.experiments.forecast import pace_of, pace_so_far
 from llama_magic.experiments.results import Results
@@ -14,6 +14,8 @@ from llama_magic.experiments.runs import Run
 from llama_magic.experiments.scheduler import Scheduler
 from llama_magic.experiments.scoring import scores_of
 from llama_magic.experiments.tasks import Task, begin, check_call, constraint_of, keys_of, prepared
+from llama_magic.model.finished import finished, is_cut
+from llama_magic.request.events import CUT
 from llama_magic.threads import to_its_end
 
 if TYPE_CHECKING:
@@ -39,23 +41,46 @@ class Generation(Experiment[Run]):
             name = tasks[0].setting.model if tasks else ""
             keys = keys_of(model, (task for task in self.tasks if task.setting.model == name))
             tasks = [task for task in tasks if not self._found(model, task, keys.get(task.place), results)]
+            if any(task.place in keys for task in tasks):  # others have nothing to be kept
+                self.record.check_writable()
         width = model.backend.capabilities.parallel
         Scheduler(width, lambda task: begin(model, task), take, tick).run(tasks)
 
     def _found(self, model: Model, task: Task, key: str | None, results: Results[Run]) -> bool:
         """Whether the record holds the answer, which then is the result."""
         assert self.record is not None
-        if key is None:
+        if key is None or task.place in results.anew:
             return False
         try:
-            completion = _in_time(self.record.find(label=key), task.setting.options.get("timeout"))
-            if completion is not None and (constraint := constraint_of(model, task.options)) is not None:
-                completion = replace(completion, parsed=constraint.parse(completion.text))
-        except LlamaMagicError:  # what is kept is no instance any more
+            completion = self._as_long(model, task, self.record.find(label=key))
+            if completion is None:
+                return False
+            if (constraint := constraint_of(model, task.options)) is not None:
+                completion = finished(completion, constraint)
+            run = self._run(task, completion)
+        except StructuredOutputError as error:
+            if not is_cut(error.completion):  # what is kept is no instance any more
+                return False
+            run = self.failed(task, error)
+        except LlamaMagicError:
             return False
-        if completion is not None:
-            self.put(results, self._run(task, completion))
-        return completion is not None
+        self.put(results, run)
+        return True
+
+    def _as_long(self, model: Model, task: Task, kept: Sequence[Completion[Any]]) -> Completion[Any] | None:
+        """Return an answer that ended, else one that would not become longer now: cut again, as soon."""
+        timeout, most = (task.setting.options.get(name) for name in ("timeout", "max_tokens"))
+        for one in sorted(kept, key=lambda one: one.finish_reason in CUT):
+            if one.finish_reason == "timeout":
+                had = one.receipt["asked"].get("timeout")
+                longer = had is not None and (timeout is None or timeout > had)
+            elif one.finish_reason == "length":  # a limit that is given is part of the key
+                longer = most is None and prepared(model, task).terms.max_tokens > one.budget.max_tokens
+            else:
+                longer = False
+            if not longer:
+                return one
+        return None
 
     def _result(self, task: Task, outcome: Any, key: str | None) -> Run:
         if isinstance(outcome, Exception):
@@ -63,6 +88,9 @@ class Generation(Experiment[Run]):
         try:
             completion = outcome.run()
         except Exception as error:  # an answer that is no instance, a validator, a lane that failed
+            made = getattr(error, "completion", None)
+            if self.record is not None and key is not None and made is not None and is_cut(made):
+                self.record.add(made, label=key)  # it would be cut again
             return self.failed(task, error)
         if self.record is not None and key is not None:
             self.record.add(completion, label=key)
@@ -94,15 +122,6 @@ class Generation(Experiment[Run]):
         if completion is None:
             return made
         return replace(made, seconds=completion.timings.total_s, seed=completion.seed)
-
-
-def _in_time(kept: Sequence[Completion[Any]], timeout: float | None) -> Completion[Any] | None:
-    """Return an answer that ended, else one that had no less time than it would have now; else None."""
-    for one in sorted(kept, key=lambda one: one.finish_reason == "timeout"):
-        had = one.receipt["asked"].get("timeout") if one.finish_reason == "timeout" else None
-        if had is None or (timeout is not None and timeout <= had):
-            return one
-    return None
 
 
 def _blank(task: Task) -> Run:

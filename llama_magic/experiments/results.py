@@ -41,6 +41,7 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
         # The columns that the prompts ask for: those to show.
         self.columns: tuple[str, ...] = () if experiment is None else tuple(experiment.columns)
         self.clock: Clock | None = None  # while it is carried out
+        self.anew: set[int] = set()  # places that are asked whatever a record holds
         # What is to be known of all of them.
         self.notes: tuple[str, ...] = () if experiment is None else experiment.notes
         self._labels = None if experiment is None else experiment.labels
@@ -102,6 +103,7 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
         """Keep a result, in place of what stood there."""
         self._kept.pop(result.place, None)  # the newest stands last
         self._kept[result.place] = result
+        self.anew.discard(result.place)
         self._ordered = None
         if self.clock is not None and (result.error is None or result.seconds):  # else it was never asked
             self.clock.done += 1
@@ -150,6 +152,7 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
         if errors:
             for result in self.failures:
                 self._kept.pop(result.place)
+                self.anew.add(result.place)
             self._ordered = None
         self._experiment.carry_out(self)
         return self

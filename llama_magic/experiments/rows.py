@@ -12,6 +12,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, LlamaMagicError
 from llama_magic.words.given import items_of
+from llama_magic.words.tables import data_frame
 
 _BOM = "\ufeff"
 TEXT, MESSAGES = "text", "messages"  # the columns of rows that are texts, or conversations, themselves
@@ -81,7 +82,7 @@ def as_table(
         index = pandas.Index(mine, name=names[0] if names else None, tupleize_cols=False)
         if len(names) > 1:
             index = pandas.MultiIndex.from_tuples(mine, names=names)
-    return pandas.DataFrame(list(records), index)
+    return data_frame(records, index)
 
 
 def _items(given: Any) -> Iterable[Any]:

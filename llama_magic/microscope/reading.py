@@ -25,6 +25,7 @@ from llama_magic.request.tokenizer import length_in
 from llama_magic.threads import keep
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Printed
+from llama_magic.words.tables import data_frame
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,9 +103,7 @@ class ReadThrough(Printed):
 
     def to_pandas(self) -> Any:
         """Return one row a token: id, text, logprob, rank, entropy, expected, bytes, bits."""
-        import pandas
-
-        return pandas.DataFrame([asdict(token) | {"bits": token.bits} for token in self.tokens])
+        return data_frame([asdict(token) | {"bits": token.bits} for token in self.tokens])
 
 
 @dataclass(frozen=True)

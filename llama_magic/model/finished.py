@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_magic.doors import here, option
 from llama_magic.errors import StructuredOutputError
-from llama_magic.model.answer import Terms
 from llama_magic.model.results import Completion
 from llama_magic.words.counting import counted
 
+if TYPE_CHECKING:
+    from llama_magic.structured import Constraint
 
-def finished(completion: Completion, terms: Terms) -> Completion:
+
+def finished(completion: Completion, constraint: Constraint | None) -> Completion:
     """Give a structured answer its instance; raise `StructuredOutputError` where it is none.
 
     A free answer that was cut before its text, or within a call of a tool, says so in a note.
     """
-    constraint = terms.constraint
     if constraint is None:
         return _told(completion)
     completion = replace(completion, _constraint=constraint)
     if completion.finish_reason == "interrupted":
         return completion
-    cut = completion.finish_reason in ("length", "timeout") or is_stopped(completion)
+    cut = is_cut(completion)
     if cut and constraint.may_go_on(completion.text):
         raise _cut(completion, constraint.partial(completion.text))
     try:
@@ -38,7 +39,9 @@ def finished(completion: Completion, terms: Terms) -> Completion:
     if limited and constraint.kind in ("regex", "gbnf") and constraint.lets_go_on(completion.text):
         what = "regular expression" if constraint.kind == "regex" else "grammar"
         message = _reason(completion)[0].removesuffix(", before it was complete.")
-        completion = replace(completion, notes=(*completion.notes, f"{message}; the {what} lets it go on."))
+        note = f"{message}; the {what} lets it go on."
+        if note not in completion.notes:  # one of a record has it
+            completion = replace(completion, notes=(*completion.notes, note))
     return replace(completion, parsed=parsed)
 
 
@@ -56,6 +59,11 @@ def _told(completion: Completion) -> Completion:
     if completion.finish_reason == "length" and _is_full(completion):
         more = f"window ({option('ctx')})"
     return replace(completion, notes=(*completion.notes, here(f"{note}; it needs more {more}")))
+
+
+def is_cut(completion: Completion) -> bool:
+    """Say whether an answer did not end by itself, and nobody interrupted it."""
+    return completion.finish_reason in ("length", "timeout") or is_stopped(completion)
 
 
 def is_stopped(completion: Completion) -> bool:

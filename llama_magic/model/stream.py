@@ -206,7 +206,7 @@ class Stream(InProcess, Generic[C]):
         failure: StructuredOutputError | None = None
         for completion in self._traceable():
             try:
-                made.append(finished(completion, self._assembler.terms))
+                made.append(finished(completion, self._assembler.terms.constraint))
             except StructuredOutputError as error:
                 failure = failure or error
                 made.append(error.completion)

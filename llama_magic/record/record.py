@@ -65,6 +65,10 @@ class Record(Printed, Sequence[Completion[Any]]):
         values = [value for row in rows for value in row]
         to_its_end(partial(self.database.write, sql, values))
 
+    def check_writable(self) -> None:
+        """Raise `SourceError` where nothing can be added, before somebody waits for what is to be."""
+        self.database.write("DELETE FROM answers WHERE 0")
+
     def find(self, *, request: str | None = None, label: str | None = None) -> list[Completion[Any]]:
         """Return the answers to one request (`Completion.request`), or of one label, oldest first."""
         if (request is None) == (label is None):

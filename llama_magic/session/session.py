@@ -180,6 +180,8 @@ class Session:
     def keep_record(self, path: str | os.PathLike[str] | None, tag: str | None = None) -> Record | None:
         """Write every generation from now on into a record, and to no other; None ends that."""
         record = None if path is None else Record(path)
+        if record is not None:
+            record.check_writable()
         if self.recording is not None:
             self.recording.stop()
         self.recording = None if record is None else Recording(record, tag)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from llama_magic.words.plain import said
@@ -50,6 +52,25 @@ class Table(Printed):
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+def data_frame(records: Sequence[Mapping[Any, Any]], index: Any = None) -> Any:
+    """Return a `pandas.DataFrame` of records, in which whole numbers stay whole where some are missing.
+
+    pandas makes floats of them (42.0), and a seed of ten digits 4.2e9; its own type for such is Int64.
+    """
+    import pandas
+
+    frame = pandas.DataFrame(list(records), index)
+    for place, name in enumerate(frame.columns):
+        if frame.dtypes.iloc[place] not in ("float64", "object"):
+            continue
+        values = [record.get(name) for record in records]
+        known = [value for value in values if value is not None and type(value).__name__ != "NAType"]
+        whole = all(isinstance(value, Integral) and not isinstance(value, bool) for value in known)
+        if known and whole and all(-(2**63) <= value < 2**63 for value in known):
+            frame.isetitem(place, pandas.array(values, "Int64"))
+    return frame
 
 
 BRIEF = 120  # characters

@@ -18,6 +18,7 @@ from llama_magic.experiments.runs import Runs
 from llama_magic.experiments.scheduler import Scheduler
 from llama_magic.model.attempts import StructuredStream
 from llama_magic.model.stream import Stream
+from llama_magic.record.record import Record
 from llama_magic.testing import Script, scripted_model
 
 
@@ -193,6 +194,52 @@ def test_an_answer_out_of_time_is_asked_again_with_more_time(tmp_path: Path) -> 
         asked_for.append((run.text, len(model.backend.requests)))
     assert asked_for == [("one", 1)] * 3 + [("three four", 2)] * 3
     hold.set()
+
+
+def test_a_cut_answer_is_an_answer_until_its_limit_is_raised(tmp_path: Path) -> None:
+    """One that was to be an instance is the same error again, not asked; with more tokens it is asked.
+
+    `resume(errors=True)` asks, and so does a window whose quarter, the limit where none is given, has grown.
+    """
+    model = scripted_model(lambda request: '"one two three four five six"')
+    path = tmp_path / "r.sqlite"
+    for most, count in ((3, 1), (3, 1), (30, 2), (30, 2), (3, 2)):
+        (run,) = runs = lm.map(["a"], schema=str, model=model, record=path, max_tokens=most)
+        assert len(model.backend.requests) == count
+        assert (run.text, run.parsed) == (
+            ('"on', None) if most == 3 else ('"one two three four five six"', "one two three four five six")
+        )
+    assert "cut after 3 tokens" in str(run.error)
+    runs.resume(errors=True)
+    assert len(model.backend.requests) == 3
+    for window, words, count in ((60, 15, 1), (60, 15, 0), (100, 25, 1), (100, 25, 0), (60, 15, 0)):
+        model = scripted_model(lambda request: "w " * 80, window=window)
+        (run,) = lm.map(["b"], model=model, record=path)
+        assert (len(run.text.split()), len(model.backend.requests)) == (words, count)
+
+
+def test_a_record_that_takes_nothing_is_said_before_a_row_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row was asked first, of decisions each, and it was lost; what the record holds comes from it."""
+    path = tmp_path / "r.sqlite"
+    model = scripted_model(lambda request: "x", odds=lambda r, t: 0.4)
+    how: dict[str, Any] = {"prompt": "Is it? {{ text }}", "model": model}
+    ask = {
+        "map": lambda rows, record: lm.map(rows, **how, record=record),
+        "decide": lambda rows, record: lm.decide(rows, options=["yes", "no"], **how, record=record),
+    }
+    rows = [{"text": "a"}, {"text": None}]
+    with Record(path) as record:  # the last to close it puts its log into the file
+        for call in ask.values():
+            call(rows, record)
+    monkeypatch.setattr("llama_magic.record.database.os.access", lambda *_: False)
+    before = len(model.backend.requests)
+    for call in ask.values():
+        assert [run.error is None for run in call(rows, path)] == [True, False]
+        with pytest.raises(lm.SourceError, match=r"r\.sqlite cannot be used.*readonly"):
+            call([*rows, {"text": "b"}], path)
+    assert before == len(model.backend.requests) > 1
 
 
 def test_unseeded_answers_are_found_too_and_bad_ones_are_not_kept(tmp_path: Path) -> None:

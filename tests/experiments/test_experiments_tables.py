@@ -45,6 +45,27 @@ def test_answers_go_back_to_the_rows_that_they_are_of() -> None:
     assert list(lm.map(pairs, "{{ text }}", model=model).to_pandas().index) == [("w", 1)]
 
 
+def test_whole_numbers_stay_whole_where_a_row_failed() -> None:
+    """Counts, seeds, fields and columns of the rows: a gap made floats of all of them (42.0, 4.29e9)."""
+    rows = [{"text": "a", "age": 2**40}, {"text": None, "age": None}, {"text": "b", "age": 3}]
+    answer = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    model = scripted_model(lambda r: '{"n": 7}')
+    runs = lm.map(rows, "{{ text }}", schema=answer, model=model, score={"s": lambda run: run.parsed["n"]})
+    frame = runs.to_pandas()
+    whole = ["age", "answer.n", "s", "seed", "prompt_tokens", "completion_tokens"]
+    assert frame[whole].dtypes.astype(str).tolist() == ["Int64"] * len(whole)
+    assert list(frame["age"].dropna()) == [2**40, 3]
+    assert list(frame["seed"].dropna()) == [run.seed for run in runs if run.error is None]
+    assert frame.loc[1, whole].isna().all()
+    assert frame["seconds"].dtype == float
+    assert lm.map([1.5, None], model=model).to_pandas()["completion_tokens"].isna().all()
+    assert lm.map(rows, "{{ text }}", model=model, dry_run=True).to_pandas()["prompt_tokens"].dtype == "Int64"
+    odd = [{"text": "a", "x": True, "y": 2**70, "z": 1.0}, {"text": "b", "x": None, "y": None, "z": None}]
+    frame = lm.map(odd, "{{ text }}", model=model).to_pandas()
+    assert [frame[name][0] for name in "xyz"] == [True, 2**70, 1.0]
+    assert [str(frame[name].dtype) for name in "xyz"] == ["object", "object", "float64"]
+
+
 def test_a_prompt_that_names_no_column_is_told_of() -> None:
     """Single braces are a text like any other, so that all rows are asked the same: a note says so."""
     rows = [{"review": "a"}, {"review": "b"}]
