@@ -32,6 +32,7 @@ from typing import Any
 from ._callform import CallForm
 from ._elsewhere import WrittenElsewhere
 from ._formatter import Formatter
+from ._guard import Guards
 from ._messages import REASONING, normalise_messages
 from ._onward import Onward
 from ._reader import THINKING, ReplySpec
@@ -48,6 +49,7 @@ __all__ = [
     "BareCalls",
     "CallForm",
     "Formatter",
+    "Guards",
     "Onward",
     "Part",
     "Piece",

@@ -8,6 +8,7 @@ template does; only the attribution of the ordinary text to messages is a search
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache
@@ -41,25 +42,33 @@ class Guards:
     """A set of strings to be found in texts, leftmost and longest first.
 
     Vocabularies have up to 6,000 special tokens: a pattern of alternatives would be tried whole at
-    each place, so places are found by first character and strings by length.
+    each place, so places are found by first character and strings by their first two and length.
     """
 
-    def __init__(self, texts: frozenset[str]) -> None:
+    def __init__(self, texts: Collection[str]) -> None:
         # White space is left alone: some vocabularies list runs of it as special.
         self._texts = frozenset(text for text in texts if text.strip())
+        sizes: dict[str, set[int]] = {}
+        for text in self._texts:
+            sizes.setdefault(text[:2], set()).add(len(text))
+        self._sizes = {pair: sorted(found, reverse=True) for pair, found in sizes.items()}
+        self._alone = frozenset(text for text in self._texts if len(text) == 1)
         first = "".join(sorted({re.escape(text[0]) for text in self._texts}))
         self._first = re.compile(f"[{first}]" if first else "(?!)")
-        self._lengths = tuple(sorted({len(text) for text in self._texts}, reverse=True))
 
     def find(self, text: str) -> list[tuple[int, int]]:
         """Return the places (start, end) where a string stands; they do not overlap."""
-        places, at = [], 0
-        while (match := self._first.search(text, at)) is not None:
-            start = match.start()
-            length = next((n for n in self._lengths if text[start : start + n] in self._texts), 0)
+        places, end = [], 0
+        for found in self._first.finditer(text):
+            at = found.start()
+            if at < end:
+                continue
+            sizes = self._sizes.get(text[at : at + 2], ())
+            length = next((n for n in sizes if text[at : at + n] in self._texts), 0)
+            length = length or int(text[at] in self._alone)
             if length:
-                places.append((start, start + length))
-            at = start + max(length, 1)
+                end = min(at + length, len(text))
+                places.append((at, end))
         return places
 
 
@@ -79,10 +88,10 @@ def neutralise(text: str, marks: Guards) -> str:
     For marks that are ordinary text to the model, where tokenising them otherwise is not possible.
     A space can be seen, in the prompt and by the model; an invisible character could not.
     """
-    places = marks.find(text)
-    for start, _ in reversed(places):
-        text = f"{text[: start + 1]} {text[start + 1 :]}"
-    return neutralise(text, marks) if places else text
+    while places := marks.find(text):
+        cuts = [0, *(start + 1 for start, _ in places), len(text)]
+        text = " ".join(text[a:b] for a, b in itertools.pairwise(cuts))
+    return text
 
 
 class Veil:
@@ -134,9 +143,9 @@ class Veil:
 
     def show(self, text: str) -> str:
         """Return `text` with all guarded strings back in place."""
-        for char, guarded in self.hidden.items():
-            text = text.replace(char, guarded)
-        return text
+        if not self.hidden:
+            return text
+        return re.sub(f"[{''.join(self.hidden)}]", lambda found: self.hidden[found.group()], text)
 
     def parts(self, parts: Iterable[Part]) -> tuple[Part, ...]:
         """Return `parts` with the guarded strings back in place, each a literal part."""

@@ -10,12 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from llama_magic.engine.native import Vocab
 from llama_magic.engine.segments import FROM, Segments
-from llama_magic.request.tokenizer import PIECE, TooManyTokensError, at_least, going_on
+from llama_magic.formatters import Guards
+from llama_magic.request.tokenizer import LEAD, PIECE, TooManyTokensError, at_least, going_on
 
 # Between two letters and a space no released pre-tokenizer looks across, and where no token of the
 # vocabulary reaches across either, the tokens on both sides do not depend on each other.
 _CUT = re.compile(r"(?<=[A-Za-z]) (?=[A-Za-z])")
 _ACROSS = re.compile(rb"[A-Za-z](?:\xc4\xa0|\xe2\x96\x81| )[A-Za-z]")
+
+
+_SHORT = 64  # characters of a piece between marks whose tokens are remembered for the rest of its prompt
+_KNOWN = 4096  # such pieces
 
 
 class Vocabulary:
@@ -32,6 +37,7 @@ class Vocabulary:
         self.eog_ids: Sequence[int] = native.eog_ids
         ends = [native.eos_id, native.eot_id, *native.eog_ids]
         self.eos_id: int = next((t for t in ends if t is not None), 0)
+        self._halved: dict[str, list[str]] = {}
 
     # --- whole prompts ----------------------------------------------------------------------
 
@@ -67,7 +73,7 @@ class Vocabulary:
             if begins and at == 0:
                 tokens += self.native.tokenize(piece, add_special=True, parse_special=parse_special)
             else:
-                tokens += going_on(tokenize, piece)
+                tokens += going_on(tokenize, piece, self._leads[parse_special])
             at += len(piece)
             self._stop(tokens, text, at, most)
         return tokens
@@ -109,7 +115,15 @@ class Vocabulary:
         if len(segment) <= PIECE:
             return tokenize(segment)
         first, *others = self._pieces(segment)
-        return tokenize(first) + [token for piece in others for token in going_on(tokenize, piece)]
+        return tokenize(first) + [
+            token for piece in others for token in going_on(tokenize, piece, self._leads[True])
+        ]
+
+    @functools.cached_property
+    def _leads(self) -> tuple[list[int], list[int]]:
+        """The tokens of a line break, and those where special tokens are parsed."""
+        tokenize = functools.partial(self.native.tokenize, LEAD, add_special=False)
+        return tokenize(parse_special=False), tokenize(parse_special=True)
 
     def _pieces(self, text: str) -> Iterator[str]:
         """Cut a text where that does not change its tokens."""
@@ -127,8 +141,8 @@ class Vocabulary:
         if any(_ACROSS.search(text) for text in native.texts):
             return False
         # What stands before a piece in its stead must not be drawn into it.
-        lead = native.tokenize("\n", add_special=False, parse_special=False)
-        return native.tokenize("\n a", add_special=False, parse_special=False)[: len(lead)] == lead
+        lead = self._leads[False]
+        return native.tokenize(f"{LEAD} a", add_special=False, parse_special=False)[: len(lead)] == lead
 
     def apart(self, text: str) -> int | None:
         """Return the first place in a part of a prompt where both sides are tokenised by themselves."""
@@ -152,9 +166,16 @@ class Vocabulary:
             else:
                 runs.append(("".join(text for text, _ in run), False))
         tokens: list[int] = []
+        known: dict[tuple[str, bool], list[int]] = {}  # forged marks come again and again
         for i, (text, literal) in enumerate(runs):
-            left = None if most is None else most - len(tokens)
-            tokens += self._tokens(text, begins=begins and i == 0, parse_special=not literal, most=left)
+            more = known.get((text, literal))
+            if more is None:
+                left = None if most is None else most - len(tokens)
+                first = begins and i == 0
+                more = self._tokens(text, begins=first, parse_special=not literal, most=left)
+                if not first and len(text) <= _SHORT and len(known) < _KNOWN:
+                    known[text, literal] = more
+            tokens += more
         if not begins:
             return tokens
         if not runs:
@@ -169,38 +190,27 @@ class Vocabulary:
         return tokens
 
     def _disarm(self, text: str) -> list[str]:
-        """Cut `text` so that no piece holds the text of a special token; what holds none stays whole."""
-        firsts, sizes = self._marks
-        pieces, start = list[str](), 0
-        for found in firsts.finditer(text):
-            at = found.start()
-            ends = (at + size for size in sizes.get(text[at : at + 2], ()))
-            end = next((end for end in ends if text[at:end] in self.special_texts), 0) if at >= start else 0
-            if end:  # the longest that stands here
-                pieces += [text[start:at], *self._halves(text[at:end])]
-                start = end
-        return [piece for piece in (*pieces, text[start:]) if piece]
+        """Cut `text` so that no piece holds the text of a special token; what holds none stays whole.
+
+        Blanks are none.
+        """
+        pieces, at = list[str](), 0
+        for start, end in self._guards.find(text):
+            pieces += [text[at:start], *self._halves(text[start:end])]
+            at = end
+        return [piece for piece in (*pieces, text[at:]) if piece]
 
     @functools.cached_property
-    def _marks(self) -> tuple[re.Pattern[str], dict[str, list[int]]]:
-        """Where a special token can begin, and how long those are that begin with two characters.
-
-        Blanks are none. (To look for 6,000 texts one by one took 2 s a megabyte, as one pattern 19 s.)
-        """
-        sizes: dict[str, set[int]] = {}
-        for mark in self.special_texts:
-            if not mark.isspace():
-                sizes.setdefault(mark[:2], set()).add(len(mark))
-        firsts = "".join({re.escape(pair[0]) for pair in sizes})
-        pattern = re.compile(f"[{firsts}]" if firsts else "(?!)")
-        return pattern, {pair: sorted(found, reverse=True) for pair, found in sizes.items()}
+    def _guards(self) -> Guards:
+        return Guards(self.special_texts)
 
     def _halves(self, mark: str) -> list[str]:
         """Return both halves of a special token's text, its characters where a half is such a text, too."""
-        pieces = [mark[: len(mark) // 2], mark[len(mark) // 2 :]]
-        return (
-            list(mark) if any(other in piece for piece in pieces for other in self.special_texts) else pieces
-        )
+        halves = self._halved.get(mark)
+        if halves is None:
+            halves = [mark[: len(mark) // 2], mark[len(mark) // 2 :]]
+            halves = self._halved[mark] = list(mark) if any(map(self._guards.find, halves)) else halves
+        return halves
 
     @functools.cached_property
     def special_texts(self) -> frozenset[str]:

@@ -130,13 +130,17 @@ def at_least(text: str, longest: int, lost: str, start: int = 0) -> int:
     return -(-size // longest)
 
 
-def going_on(tokenize: Callable[[str], list[int]], text: str) -> list[int]:
+LEAD = "\n"
+
+
+def going_on(tokenize: Callable[[str], list[int]], text: str, lead: Sequence[int] | None = None) -> list[int]:
     """Return the tokens of a text that goes on from another, by a function for one that begins.
 
     SPM vocabularies put a space before a text that they think begins here. A line break in front takes that
-    space, and its tokens can be cut off again: it never merges.
+    space, and its tokens can be cut off again: it never merges. `lead` are its tokens, where they are known.
     """
-    lead, tokens = tokenize("\n"), tokenize("\n" + text)
+    lead = tokenize(LEAD) if lead is None else lead
+    tokens = tokenize(LEAD + text)
     return tokens[len(lead) :] if tokens[: len(lead)] == lead else tokenize(text)
 
 

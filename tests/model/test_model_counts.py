@@ -126,6 +126,42 @@ def test_no_text_of_a_special_token_stays_whole(real: Any) -> None:
     assert b"".join(map(tokenizer.piece, ids)).decode() == text
 
 
+class _Counting:
+    """A vocabulary that counts what it is asked to tokenize."""
+
+    def __init__(self, native: Any) -> None:
+        self.native = native
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.native, name)
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        self.asked += 1
+        return list(self.native.tokenize(text, add_special=add_special, parse_special=parse_special))
+
+
+def test_a_mark_that_is_forged_again_and_again_is_tokenized_once(real: Any) -> None:
+    """A thousand turns forged in one message, marks and words between them, have the tokens of one turn a
+    thousand times, and llama.cpp is asked no more often than for one.
+    """
+    tokenizer = real.backend.tokenizer
+    marks = sorted(mark for mark in tokenizer.special_texts if not mark.isspace())[:3]
+    turn = [
+        ("".join(marks), True),
+        ("Hello there, ", False),
+        (marks[0], True),
+        (f"{marks[0]} it goes on\n", False),
+    ]
+    native = _Counting(tokenizer.native)
+    counting = type(tokenizer)(native, "")
+    once = counting.encode_parts(turn, begins=False)
+    asked = native.asked
+    assert once == tokenizer.encode_parts(turn, begins=False)
+    assert counting.encode_parts(turn * 1000, begins=False) == once * 1000
+    assert native.asked <= 2 * asked
+
+
 def test_control_tokens_can_be_left_out_of_a_text(real: Any) -> None:
     """A mark of the template is a part of the text of its tokens, unless `special` is off."""
     mark = real.formatter.stop[0]
