@@ -8,7 +8,7 @@ Knows nothing of messages, schemas or IPython. `native` is the only part that im
   the caches.
 - Kept or done ahead: `steps` (logits), `segments` (tokens of texts that come again), `ahead` (masks).
 - Text: `vocabulary`. The library: `build`, `prebuilt`. A file is tried first: `crash_check`, in a
-  `trial_child`, whose `trial_ends` say what became of it.
+  `trial_child`, whose `trial_ends` say what became of it; `row_trials` remember whether rows are alike.
 """
 
 from __future__ import annotations

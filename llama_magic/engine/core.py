@@ -19,7 +19,8 @@ from llama_magic.engine.lanes.lane import Lane
 from llama_magic.engine.lanes.lanes import Lanes
 from llama_magic.engine.lanes.shared import SharedLane
 from llama_magic.engine.lanes.together import TogetherLane
-from llama_magic.engine.native import Context, ContextOptions, RowByRow, Weights, rows_alike
+from llama_magic.engine.native import Context, ContextOptions, Weights, rows_alike
+from llama_magic.engine.row_trials import RowTrials
 from llama_magic.engine.steps import StepStore, StepTape
 from llama_magic.errors import BackendError, FitError, ModelClosedError
 from llama_magic.request.events import FinishEvent
@@ -37,7 +38,7 @@ class EngineOptions:
 
     What is in `before` is called before the context of that name is made, and may raise to refuse it.
     `store_budget` is for parked sequences, `steps_budget` for the logits of the latest steps. `draft` is a
-    model that guesses tokens.
+    model that guesses tokens. `trials` knows what was found before of whether rows are alike.
     """
 
     context: ContextOptions
@@ -45,6 +46,7 @@ class EngineOptions:
     steps_budget: int = 64 * 2**20
     before: Mapping[str, Callable[[], None]] = field(default_factory=dict)
     draft: DraftOptions | None = None
+    trials: RowTrials = field(default_factory=RowTrials)
 
     @property
     def contexts(self) -> Contexts:
@@ -254,12 +256,10 @@ class Core:
         if self.lanes.exact is not None:
             return self.lanes.exact.together
         if self._alike is None:
-            self._alike = False  # also where there is no memory for a trial
-            with (
-                contextlib.suppress(BackendError),
-                contextlib.closing(Context(self.weights, self.options.contexts.trial)) as context,
-            ):
-                self._alike = rows_alike(context)
+            options = self.options.contexts.trial
+            self._alike = self.options.trials.tried(
+                options, lambda: Context(self.weights, options), rows_alike
+            )
         return self._alike
 
     def _exact(self) -> Lane:
@@ -267,8 +267,8 @@ class Core:
             self.weights.must_generate()
             context = self._made("exact")
             try:
-                known = self._alike and RowByRow(context).ask(True)  # by the trial
-                kind = TogetherLane if known or rows_alike(context) else ExactLane
+                alike = self.options.trials.alike(context, self.options.contexts.trial, rows_alike)
+                kind = TogetherLane if alike else ExactLane
             except BaseException:
                 context.close()
                 raise

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -78,7 +79,7 @@ class TrialVerdict:
     @property
     def unchanged(self) -> bool:
         """Whether the file lies there as it was tried; a refused one that has changed is tried again."""
-        return self.stamp == _stamp(self.files.split("\n"))
+        return self.stamp == stamp(self.files.split("\n"))
 
     @property
     def fell_back(self) -> bool:
@@ -97,15 +98,15 @@ def check(
     """
     key = _key(trial, fingerprint)
     known = _read(store).get(key)
-    stamp = _stamp(trial.paths)
-    if known is not None and (known.survived or (known.of_the_file and known.stamp == stamp)):
+    lies = stamp(trial.paths)
+    if known is not None and (known.survived or (known.of_the_file and known.stamp == lies)):
         return known
     verdict = _tried(trial, size, run or run_child)
     if verdict.of_the_file and (verdict.survived or verdict.times > 1):
         day = datetime.date.today().isoformat()
         repacking = trial.use_extra_bufts
         files = "\n".join(trial.paths)
-        verdict = replace(verdict, repacking=repacking, files=files, day=day, stamp=stamp, header=fingerprint)
+        verdict = replace(verdict, repacking=repacking, files=files, day=day, stamp=lies, header=fingerprint)
         _remember(store, key, verdict)
         return replace(verdict, day="")
     return verdict
@@ -113,9 +114,9 @@ def check(
 
 def has_survived(paths: Sequence[str], *, fingerprint: str, store: Path) -> bool:
     """Say whether just these files, with this header, have survived before: whatever the options were."""
-    stamp, files = _stamp(paths), "\n".join(paths)
+    lies, files = stamp(paths), "\n".join(paths)
     return any(
-        known.survived and known.header == fingerprint and known.stamp == stamp and known.files == files
+        known.survived and known.header == fingerprint and known.stamp == lies and known.files == files
         for known in verdicts(store)
     )
 
@@ -211,11 +212,11 @@ def command() -> list[str]:
 
 
 def _key(trial: Trial, fingerprint: str) -> str:
-    facts = {**asdict(trial), "paths": None, "file": fingerprint, "build": build_id(), "cpu": _cpu()}
+    facts = {**asdict(trial), "paths": None, "file": fingerprint, "build": loaded_build(), "cpu": cpu()}
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _stamp(paths: Iterable[str]) -> str:
+def stamp(paths: Iterable[str]) -> str:
     """Return sizes and times of files, a dash for one that is not there."""
     stamps = []
     for path in paths:
@@ -238,10 +239,17 @@ def build_id() -> str:
     chosen = os.environ.get("LLAMA_CPP_LIB_PATH")  # llama_cpp loads from there instead
     for folder in [Path(chosen)] if chosen else [place / "lib" for place in places]:
         files += sorted(path for path in folder.glob("*") if path.is_file())
-    return hashlib.sha256(_stamp(map(str, files)).encode()).hexdigest()[:12]
+    return hashlib.sha256(stamp(map(str, files)).encode()).hexdigest()[:12]
 
 
-def _cpu() -> str:
+@functools.cache
+def loaded_build() -> str:
+    """Name the build that this process runs: what lies there later may be another."""
+    return build_id()
+
+
+@functools.cache
+def cpu() -> str:
     """Name the CPU and its features, which decide what code llama.cpp runs."""
     try:
         text = Path("/proc/cpuinfo").read_text()

@@ -18,7 +18,14 @@ from llama_magic.errors import BackendError
 from llama_magic.loading import draft
 from llama_magic.loading.checks import gpu_available, room_for_prompts, room_for_seeded
 from llama_magic.loading.facts import Judged, describe
-from llama_magic.loading.weights import SharedWeights, acquire, mapped_already, prove, proved_before
+from llama_magic.loading.weights import (
+    SharedWeights,
+    acquire,
+    mapped_already,
+    prove,
+    proved_before,
+    row_trials,
+)
 from llama_magic.model.model import Model
 from llama_magic.starts import launch
 from llama_magic.threads import Latch, at_fork, may_wait, module_lock
@@ -84,7 +91,7 @@ def _open(
         judged = Judged(found, info, wanted.formatter or "auto", settings, estimate, warnings, verdict)
         held = [acquire(found, settings, verdict, identity, report, judged.prepare)]
     try:
-        engine = _engine(held, settings, info, machine, report)
+        engine = _engine(held, found, settings, info, machine, report)
     except BaseException:
         _let_go(held)
         raise
@@ -125,6 +132,7 @@ def _let_go(held: list[SharedWeights]) -> None:
 
 def _engine(
     held: list[SharedWeights],
+    found: Resolved,
     settings: Settings,
     info: GGUFInfo,
     machine: Machine,
@@ -149,6 +157,7 @@ def _engine(
             "prompt_reader": functools.partial(room_for_prompts, settings.prompt_reader_bytes(info)),
         },
         draft=drafted,
+        trials=row_trials(found, info, shared.weights),
     )
     return Engine(shared.weights, options, shared.vocabulary)
 

@@ -12,6 +12,7 @@ from llama_magic.doors import option
 from llama_magic.engine import crash_check, trial_ends
 from llama_magic.engine.native import Weights, WeightsOptions
 from llama_magic.engine.native.backend import give_back_memory
+from llama_magic.engine.row_trials import RowTrials
 from llama_magic.engine.vocabulary import Vocabulary
 from llama_magic.errors import BackendError, InvalidGGUFError, LlamaMagicError
 from llama_magic.sources import cache_dir
@@ -80,6 +81,12 @@ def proved_before(found: Resolved, info: GGUFInfo) -> bool:
     """Say whether the file was loaded before, as it lies there, and so has a sound header."""
     paths = [str(path) for path in found.parts]
     return crash_check.has_survived(paths, fingerprint=info.digest, store=_store())
+
+
+def row_trials(found: Resolved, info: GGUFInfo, weights: Weights) -> RowTrials:
+    """Return what is remembered of whether rows of these weights are alike."""
+    paths = [str(path) for path in found.parts]
+    return RowTrials.of(cache_dir() / "rows_alike.json", info.digest, paths, weights.options)
 
 
 def _refusal(file: Path, verdict: crash_check.TrialVerdict, store: Path) -> LlamaMagicError:

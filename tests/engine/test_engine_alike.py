@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+import llama_magic as lm
+from llama_magic.engine import core, crash_check
 from llama_magic.engine.lanes.exact import ExactLane
 from llama_magic.engine.lanes.together import TogetherLane
-from llama_magic.engine.native import Context, alike, rows_alike
+from llama_magic.engine.native import Context, ContextOptions, WeightsOptions, alike, rows_alike
+from llama_magic.engine.native.weights import Adapter
+from llama_magic.engine.row_trials import RowTrials
+from llama_magic.engine.scoring import score
+from llama_magic.errors import BackendError
 
 LONG = 530  # tokens: from 512 cells on llama.cpp would split a row that is alone over the threads
 
@@ -90,3 +100,147 @@ def test_the_lane_is_made_by_that(loaded: Callable[..., Any]) -> None:
 
     kinds = [loaded(name).backend.call(lane) for name in ("short", "windowed")]
     assert all(kind is (TogetherLane if said else ExactLane) for kind, said in kinds)
+
+
+# --- what is remembered of that -----------------------------------------------------------------
+
+OPTIONS = ContextOptions(cells=4096, sequences=18, batch=64, ubatch=64, threads=1)
+HELD = WeightsOptions()
+
+
+class Attempts:
+    """Trials that end as they are told to, and are counted. Contexts are not looked at where they fail."""
+
+    def __init__(self, *, found: bool = False) -> None:
+        self.found, self.made = found, 0
+
+    def __call__(self, context: Any) -> bool:
+        self.made += 1
+        return self.found
+
+
+def _tried(attempts: Attempts, trials: RowTrials, options: ContextOptions = OPTIONS) -> bool:
+    """Ask for a trial in a context that is not looked at."""
+    return trials.tried(options, lambda: cast("Any", io.BytesIO()), attempts)
+
+
+def test_what_a_trial_found_is_remembered_by_all_that_it_depends_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another header, file, way of holding weights, option, build or processor is tried; another size not."""
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"weights")
+    store, attempts = tmp_path / "rows_alike.json", Attempts()
+
+    def trials(header: str = "a", held: WeightsOptions = HELD) -> RowTrials:
+        return RowTrials.of(store, header, [str(file)], held)
+
+    for _ in range(2):
+        assert not _tried(attempts, trials())
+        assert not _tried(attempts, trials(), replace(OPTIONS, cells=512))
+    assert attempts.made == 1
+    lora = Adapter(file, 1.0, (1, 2), "f")
+    for made, other in enumerate(
+        ({"threads": 2}, {"flash_attn": "on"}, {"type_k": "q8_0"}, {"adapters": (lora,)}), 2
+    ):
+        for _ in range(2):
+            _tried(attempts, trials(), replace(OPTIONS, **other))
+        assert attempts.made == made
+    _tried(attempts, trials("b"))
+    _tried(attempts, trials(held=replace(HELD, use_extra_bufts=False)))
+    assert attempts.made == 7
+    for name in ("loaded_build", "cpu"):
+        with monkeypatch.context() as another:
+            another.setattr(crash_check, name, lambda: "another")
+            _tried(attempts, trials())
+    assert attempts.made == 9
+    os.utime(file, ns=(1, 1))
+    _tried(attempts, trials())
+    assert attempts.made == 10
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[1]", b"\xff\xfe", b'{"K": 0}', b'{"K": "false"}', b'{"K": null}']
+)
+def test_what_is_remembered_wrongly_is_tried_again(tmp_path: Path, content: bytes) -> None:
+    """A damaged store costs a trial, and is written anew."""
+    store, attempts = tmp_path / "rows_alike.json", Attempts()
+    trials = RowTrials.of(store, "a", [], HELD)
+    _tried(attempts, trials)
+    (key,) = json.loads(store.read_text())
+    store.write_bytes(content.replace(b"K", key.encode()))
+    for _ in range(2):
+        assert not _tried(attempts, RowTrials.of(store, "a", [], HELD))
+    assert attempts.made == 2
+    assert json.loads(store.read_text()) == {key: False}
+
+
+def test_a_store_that_cannot_be_written_costs_a_trial_in_each_process(tmp_path: Path) -> None:
+    """And only there: an engine does not try twice."""
+    store, attempts = tmp_path / "rows_alike.json", Attempts()
+    store.mkdir()
+    for made in (1, 2):
+        trials = RowTrials.of(store, "a", [], HELD)
+        for _ in range(2):
+            assert not _tried(attempts, trials)
+        assert attempts.made == made
+
+
+def test_want_of_memory_is_not_remembered(tmp_path: Path) -> None:
+    """A trial that could not be made says nothing of the rows."""
+
+    def fails() -> Any:
+        raise BackendError("No memory for that.")
+
+    trials = RowTrials.of(tmp_path / "rows_alike.json", "a", [], HELD)
+    assert not trials.tried(OPTIONS, fails, Attempts(found=True))
+    assert trials.known(OPTIONS) is None
+
+
+def test_a_context_is_brought_to_where_rows_are_known_to_be_alike(
+    loaded: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Without a trial it computes as one that was tried; its rows have the same bits beside others."""
+    never = Attempts()
+
+    def look(core: Any) -> None:
+        options = core.options.contexts.trial
+        found = []
+        for attempt in (rows_alike, never):
+            trials = RowTrials.of(tmp_path / "rows_alike.json", "a", [], core.weights.options)
+            context = Context(core.weights, options)
+            try:
+                found.append(trials.alike(context, options, attempt))
+                rows = {alike.row_beside(context, others) for others in (0, 15)}
+                assert len(rows) == 1 or not found[-1]
+            finally:
+                context.close()
+        assert found[0] == found[1]
+
+    loaded("short").backend.call(look)
+    assert never.made == 0
+
+
+def test_a_model_that_is_loaded_again_makes_no_trial(
+    scripted_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At first answers that are certain or seeded, nor when texts are scored; all is as with one."""
+    monkeypatch.setenv("LLAMA_MAGIC_CACHE", str(tmp_path / "cache"))
+    made: list[Any] = []
+
+    def counted(context: Any) -> bool:
+        made.append(context.options)
+        return rows_alike(context)
+
+    for module in (core, score):
+        monkeypatch.setattr(module, "rows_alike", counted)
+    answers = []
+    for _ in range(2):
+        with lm.load(scripted_file.path, ctx=512, threads=1) as model:
+            scored = score.score(model.backend, [([1], [[2, 3], [4]])])
+            certain, seeded = (
+                model.complete("a", max_tokens=2, **how).text for how in ({"temperature": 0}, {"seed": 1})
+            )
+            answers.append((scored, certain, seeded))
+    assert answers[0] == answers[1]
+    assert len(made) == len({*map(str, made)}) == 2

@@ -10,6 +10,7 @@ from scripted_gguf import Scripted
 
 from llama_magic.engine import core
 from llama_magic.engine.native import Context, Weights, WeightsOptions, backend
+from llama_magic.engine.row_trials import RowTrials
 from llama_magic.engine.scoring import score
 from llama_magic.engine.scoring.reader import Holding
 from llama_magic.errors import BackendError
@@ -34,7 +35,7 @@ def test_a_seeded_lane_that_cannot_be_tried_frees_its_context(
 
     monkeypatch.setattr(core, "Context", noted)
     with monkeypatch.context() as failing:
-        failing.setattr(core, "rows_alike", _refuse)
+        failing.setattr(RowTrials, "alike", _refuse)
         with pytest.raises(BackendError, match="No memory"):
             scripted.complete(question, seed=1, max_tokens=12)
     assert len(made) == 1
@@ -61,7 +62,7 @@ def test_scoring_whose_context_cannot_be_made_is_no_worse_off_later(
             super().__init__(*given)
 
     with monkeypatch.context() as failing:
-        failing.setattr(score, "rows_alike", lambda _context: False)
+        failing.setattr(RowTrials, "alike", lambda *_given: False)
         failing.setattr(score, "Holding", Failing)
         with pytest.raises(BackendError, match="No memory"):
             score.score(engine, ROWS)

@@ -53,7 +53,7 @@ def _made(core: Core, longest: int) -> Holding:
     # Two hundred tokens more than the longest, for what other rows have of their own.
     made = Holding(core.weights, contexts.scoring_together(padded(longest + SCORED_AHEAD), n_vocab))
     try:
-        made.together = rows_alike(made)
+        made.together = core.options.trials.alike(made, made.options, rows_alike)
     finally:
         if not made.together:
             made.close()
