@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import wraps
+from itertools import chain
 from types import BuiltinFunctionType, MethodType
 from typing import Any
 
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError
+from jinja2.filters import make_attrgetter
 from jinja2.runtime import str_join
 
 from llama_magic.bounds.calls import METHODS as _THEIRS
@@ -35,7 +38,10 @@ class Measured:
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "**", "%"})
 
     def call_binop(self, context: Any, sign: str, left: Any, right: Any) -> Any:
-        check_binop(meter(), sign, left, right)
+        used = meter()
+        check_binop(used, sign, left, right)
+        if isinstance(left, AbstractSet) and isinstance(right, AbstractSet):
+            _met(used, left, [right])
         return super().call_binop(context, sign, left, right)  # type: ignore[misc]
 
     @staticmethod
@@ -130,6 +136,8 @@ def _filtered(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         check_filter(used, name, args[leading:], options)
         if name == "tojson":
             _indented(used, *args[leading:], **options)
+        elif name == "unique":
+            _told_apart(used, *args, **options)
         result = function(*args, **options)
         if name not in NOT_MEASURED and not isinstance(result, Iterator):
             used.value(result)
@@ -142,6 +150,13 @@ def _indented(used: Meter, value: Any, indent: Any = None) -> None:
     """Measure JSON of which each part has a line of its own."""
     width = len(indent) if isinstance(indent, str) else indent
     used.room(used.size(value) * (1 + abs(width)) if isinstance(width, int) else 0)
+
+
+def _told_apart(
+    used: Meter, environment: Any, value: Any, case_sensitive: bool = False, attribute: Any = None
+) -> None:
+    """Measure what puts the keys of all items into a set."""
+    _share(used, value if attribute is None else map(make_attrgetter(environment, attribute), value))
 
 
 def _tested(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -160,8 +175,23 @@ def _hashed(used: Meter, owner: Any, values: list[Any]) -> None:
     """Measure what is put into a set or dict: of keys that share a hash each is compared with each."""
     for value in values[:1]:
         pairs = owner is dict and not isinstance(value, Mapping)
-        keys = [pair[0] for pair in value] if pairs else list(value)
-        used.work(sum(_COMPARED * count * count for count in Counter(map(hash, keys)).values()))
+        _share(used, [pair[0] for pair in value] if pairs else value)
+
+
+def _share(used: Meter, keys: Iterable[Any]) -> None:
+    keys = list(keys)
+    if _compared(map(hash, keys)) > used.most_work:  # many keys that are equal cost nothing: look closer
+        apart = {(key if isinstance(key, (str, bytes)) else repr(key), hash(key)) for key in keys}
+        used.work(_compared(number for _, number in apart))
+
+
+def _compared(hashes: Iterable[int]) -> int:
+    return sum(_COMPARED * count * count for count in Counter(hashes).values())
+
+
+def _met(used: Meter, owner: Any, values: list[Any]) -> None:
+    """Measure what looks for the members of one set among those of others."""
+    _share(used, chain(owner, *(value for value in values if isinstance(value, Iterable))))
 
 
 def _pairs(used: Meter, owner: Any, values: list[Any]) -> None:
@@ -197,13 +227,13 @@ METHODS: tuple[tuple[tuple[type, ...], dict[str, _Check]], ...] = (
     ((float, complex), _THEIRS[2][1]),
     ((list,), table(("append clear copy count extend index insert pop remove reverse sort", linear))),
     ((tuple, range), _THEIRS[3][1]),
-    ((dict,), table(("clear copy get items keys pop popitem setdefault update values", linear))),
+    ((dict,), table(("clear copy get items keys pop popitem setdefault values", linear), ("update", _met))),
     (
         (set, frozenset),
         table(
-            ("add clear copy difference difference_update discard intersection intersection_update", linear),
-            ("isdisjoint issubset issuperset pop remove symmetric_difference", linear),
-            ("symmetric_difference_update union update", linear),
+            ("add clear copy discard pop remove", linear),
+            ("difference difference_update intersection intersection_update isdisjoint issubset", _met),
+            ("issuperset symmetric_difference symmetric_difference_update union update", _met),
         ),
     ),
 )

@@ -345,6 +345,9 @@ def test_python_that_is_no_jinja_is_named(expression: str) -> None:
         "''.join(('a' | batch(10**4, 'a' * 10**7))|first)",
         "dict.fromkeys(range(0, 90000 * p, p)) | length",
         "set(range(0, 90000 * p, p)) | length",
+        "range(0, 90000 * p, p) | unique | list",
+        "range(0, 90000 * p, p) | batch(1) | unique(attribute=0) | list",
+        "set().union(range(0, 90000 * p, p))",
         "dict((range(0, 90000 * p, p) | batch(2))) | length",
         "('a' * 10**7).strip('b' * 10**6 ~ 'a')",
         "range(90000) | groupby('x', 'a' * 90000) | list",
@@ -368,6 +371,7 @@ def test_what_is_large_as_a_prompt_may_be_is_made() -> None:
     assert fill("{{ x * 10 }}", x=x) == x * 10
     assert fill("{{ x.replace('b', 'cc') }}", x=x * 10) == "acc" * 500_000
     assert fill("{{ x | join('-') }}", x=list(x)) == "-".join(x)
+    assert fill("{{ x | unique | join }} {{ set(x) | length }}", x=list(x)) == "ab 2"
     assert fill("{{ 'ab'.center(10**6) }}") == "ab".center(10**6)
     assert fill("{{ '%08.3f' % 3.14159 }} {{ '{:>8}'.format('ab') }} {{ 2 ** 100 }}") == (
         "0003.142       ab 1267650600228229401496703205376"
