@@ -94,40 +94,23 @@ DEFAULTS: dict[str, Any] = {
     "pressure": False,
 }
 
+# Options that do nothing without something else, by what each needs.
+_OF_TOOLS: dict[str, Any] = {"tool_choice": "auto", "parallel_tool_calls": None, "tools_as_text": False}
+_OF_FUNCTIONS: dict[str, Any] = {"tools_auto": False, "tool_rounds": ROUNDS}
+_OF_THE_SCHEMA: dict[str, Any] = {"retries": 0, "thinking": False, "show_schema": False}
+_OF_ANY_CONSTRAINT: dict[str, Any] = {"pressure": DEFAULTS["pressure"]}
+_NEEDS = {
+    "tools": (_OF_TOOLS, "no tools are given"),
+    "functions": (_OF_FUNCTIONS, "no tool is a function, to be run here"),
+    "schema": (_OF_THE_SCHEMA, "there is no schema"),
+    "constraint": (_OF_ANY_CONSTRAINT, "nothing constrains the answer"),
+}
+
 # What a method takes itself, before the options of a call.
 OF_A_TEXT: dict[str, Any] = {"instruct": False, "system": None}
 OF_A_CONSTRAINT: dict[str, Any] = {"grammar": None, "regex": None, "choices": None}
-OF_A_SCHEMA: dict[str, Any] = {
-    "system": None,
-    "retries": 0,
-    "thinking": False,
-    "show_schema": False,
-    "template_variables": None,
-}
-OF_A_CHAT: dict[str, Any] = {
-    "template_variables": None,
-    "tools": None,
-    "tool_choice": "auto",
-    "parallel_tool_calls": None,
-    "tools_auto": False,
-    "tool_rounds": ROUNDS,
-    "tools_as_text": False,
-}
-
-
-# Options that do nothing without another one: what each needs, and what is said where that is not there.
-_NEEDS = {
-    **dict.fromkeys(("tool_choice", "parallel_tool_calls", "tools_as_text"), "tools"),
-    **dict.fromkeys(("tools_auto", "tool_rounds"), "functions"),
-    **dict.fromkeys(("retries", "thinking", "show_schema"), "schema"),
-    "pressure": "constraint",
-}
-_MISSING = {
-    "tools": "no tools are given",
-    "functions": "no tool is a function, to be run here",
-    "schema": "there is no schema",
-    "constraint": "nothing constrains the answer",
-}
+OF_A_SCHEMA: dict[str, Any] = {"system": None, "template_variables": None} | _OF_THE_SCHEMA
+OF_A_CHAT: dict[str, Any] = {"template_variables": None, "tools": None} | _OF_TOOLS | _OF_FUNCTIONS
 
 
 def idle(options: Mapping[str, Any], there: Collection[str]) -> tuple[str, ...]:
@@ -136,9 +119,10 @@ def idle(options: Mapping[str, Any], there: Collection[str]) -> tuple[str, ...]:
     A default is no wish.
     """
     return tuple(
-        f"{as_written(name)} does nothing: {_MISSING[need]}."
-        for name, need in _NEEDS.items()
-        if need not in there and _is_wish(options.get(name), _SHOWN[name])
+        f"{as_written(name)} does nothing: {missing}."
+        for need, (some, missing) in _NEEDS.items()
+        for name, default in some.items()
+        if need not in there and _is_wish(options.get(name), default)
     )
 
 
