@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,36 @@ def test_the_tokens_of_a_long_prompt_are_those_of_the_whole(models: Any, text: s
     for model in models:
         for prompt in (text, text + more, more + text):
             assert model.backend.tokenizer.encode(prompt) == _whole(model, prompt)
+
+
+@settings(max_examples=150)
+@given(st.lists(st.text("<|>ab[ ", min_size=1, max_size=5), max_size=12), st.text("<|>ab[ ", max_size=40))
+def test_a_text_is_cut_before_each_mark_wherever_it_stands(marks: list[str], text: str) -> None:
+    """As by one pattern of all marks that no other special token reaches across."""
+    firsts, laters = {mark[0] for mark in marks}, {char for mark in marks for char in mark[1:]}
+    alone = [m for m in marks if len(m) > 1 and m[0] not in laters and not firsts & set(m[1:])]
+    segments = Segments(marks, marks)
+    expected = re.split(f"(?={'|'.join(map(re.escape, alone))})", text) if alone else [text]
+    assert segments.cut(text) == expected
+    first = segments.first(text)
+    assert first == (len(expected[0]) if len(expected) > 1 else None)
+
+
+def test_llama_cpp_is_asked_once_for_the_texts_of_special_tokens(
+    models: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vocabulary may have 6,000, and formats, guards and marks look at all of them."""
+    _, model = models
+    native = model.backend.tokenizer.native
+    native.__dict__.pop("_special_texts", None)
+    asked: list[Any] = []
+    use = native.use
+    monkeypatch.setattr(native, "use", lambda call: (asked.append(call), use(call))[1])
+    ids = sorted(native.control_ids | native.user_defined_ids)
+    texts = [[native.text(token) for token in ids] for _ in range(2)]
+    assert len(asked) == 1
+    assert texts[0] == texts[1]
+    assert {"<s>", "</s>"} <= {*texts[0]}
 
 
 def test_only_what_is_new_is_tokenized(models: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,16 +38,8 @@ _PRINTABLE = frozenset((*range(33, 127), *range(161, 173), *range(174, 256)))
 _OTHERS = tuple(byte for byte in range(256) if byte not in _PRINTABLE)
 _WRITTEN = {byte: chr(byte) for byte in _PRINTABLE} | {b: chr(256 + i) for i, b in enumerate(_OTHERS)}
 
-_TOKENIZE = ctypes.CFUNCTYPE(
-    ctypes.c_int32,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_int32,
-    ctypes.c_void_p,
-    ctypes.c_int32,
-    ctypes.c_bool,
-    ctypes.c_bool,
-)
+_INT, _AT, _FLAG = ctypes.c_int32, ctypes.c_void_p, ctypes.c_bool
+_TOKENIZE = ctypes.CFUNCTYPE(_INT, _AT, _AT, _INT, _AT, _INT, _FLAG, _FLAG)
 _tokenize = _TOKENIZE(("llama_tokenize", backend.LIBRARY))
 
 
@@ -260,8 +252,14 @@ class Vocab:
     def text(self, token: int) -> str:
         """Return the token as it stands in the file (`▁Hello`, `<0x0A>`, `<|im_start|>`)."""
         self._check(token)
-        raw = self.use(lambda pointer: llama_cpp.llama_vocab_get_text(pointer, token))
-        return (raw or b"").decode("utf-8", "replace")
+        known = self._special_texts.get(token)
+        return self.use(lambda pointer: _text(pointer, token)) if known is None else known
+
+    @functools.cached_property
+    def _special_texts(self) -> dict[int, str]:
+        """Those of special tokens: a vocabulary may have 6,000, and all are asked for again and again."""
+        ids = (*self.control_ids, *self.user_defined_ids)
+        return self.use(lambda pointer: {token: _text(pointer, token) for token in ids})
 
     def _check(self, token: int) -> None:
         # llama.cpp aborts the process on an id outside the vocabulary.
@@ -279,6 +277,10 @@ class Vocab:
         self._calls.finish()
         self._pieces.clear()
         self.__dict__.pop("texts", None)
+
+
+def _text(pointer: int, token: int) -> str:
+    return (llama_cpp.llama_vocab_get_text(pointer, token) or b"").decode("utf-8", "replace")
 
 
 def _encode(text: str | bytes) -> bytes:
