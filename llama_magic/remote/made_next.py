@@ -14,6 +14,7 @@ from llama_magic.errors import ServerAnswerError
 from llama_magic.remote.errand import Ask
 from llama_magic.remote.prompt_logprobs import ends_of
 from llama_magic.remote.tokens import ServerTokenizer
+from llama_magic.remote.values import likelihood
 
 _BIAS = 1e4  # above all logits
 _MANY = 100_000  # log-probabilities of one place, which are 10 MB
@@ -57,7 +58,7 @@ async def _odds(ask: Ask, body: Mapping[str, Any], tokenizer: ServerTokenizer, t
         for told in found.get("completion_probabilities") or ():
             for entry in (told, *(told.get("top_logprobs") or ())):
                 if int(entry["id"]) == token:
-                    return max(float(entry["logprob"]), _LEAST)
+                    return max(likelihood(entry["logprob"]), _LEAST)
     raise ServerAnswerError(
         f"The server tells nothing of the token {token} ({tokenizer.text(token)!r}).",
         remedy="Load the model here to score this text.",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_magic.remote.errand import Ask
+from llama_magic.remote.values import likelihood
 from llama_magic.request.backend import Expected
 
 _PATH = "/v1/completions"
@@ -39,7 +40,7 @@ async def score(
     for choice in found["choices"]:
         text = asked[int(choice["index"])]
         pairs = zip(text, choice["prompt_logprobs"][-len(text) :], strict=True)
-        told[text] = [float(one[str(token)]["logprob"]) for token, one in pairs]
+        told[text] = [likelihood(one[str(token)]["logprob"]) for token, one in pairs]
     return [_of(tuple(text), told) for text in texts]
 
 
@@ -60,5 +61,8 @@ def _expected(token: int, found: Mapping[str, Any]) -> Expected:
     """Return what is told of one token: its own entry, and those that were likelier."""
     own = found[str(token)]
     entries = sorted(found.values(), key=lambda entry: int(entry["rank"]))[:_EXPECTED]
-    likely = [(str(entry["decoded_token"]), math.exp(float(entry["logprob"]))) for entry in entries]
-    return float(own["logprob"]), int(own["rank"]), likely
+    likely = [(str(entry["decoded_token"]), math.exp(likelihood(entry["logprob"]))) for entry in entries]
+    rank = int(own["rank"])
+    if rank < 1:
+        raise ValueError(f"{rank} is no rank")
+    return likelihood(own["logprob"]), rank, likely

@@ -31,6 +31,14 @@ def sent(body: Any, headers: Mapping[str, str]) -> dict[str, Any]:
     return {"headers": {**headers, "content-type": "application/json"}, "content": content}
 
 
+def likelihood(told: Any) -> float:
+    """Return a log-probability that a server must tell. Raises `ValueError` for what is none."""
+    value = float(told)
+    if not value <= 1e-3:  # NaN, or above 0 by more than rounding adds
+        raise ValueError(f"{value} is no log-probability")
+    return value
+
+
 def decoded(data: bytes) -> Any:
     """Return JSON. Raises `ValueError`, also for what is too deep to be read."""
     try:

@@ -43,6 +43,8 @@ CALLS: list[Callable[[lm.Model], Any]] = [
     lambda model: model.structured(ASK, SCHEMA),
     lambda model: model.embed(["a", "b"]),
     lambda model: model.read("one two"),
+    lambda model: model.score("a b", ["one two", "?"]),
+    lambda model: lm.decide(["a", "b"], options=["one two", "three"], model=model, progress=False),
     lambda model: model.detokenize(model.tokenize("one two")),
     lambda model: model.chat(ASK, tools=[look], tool_choice="required"),
     lambda model: [chunk.delta for chunk in model.chat(ASK, stream=True)],

@@ -6,12 +6,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import fake_servers
 import numpy as np
 import pytest
 from fake_servers import Fake
 from settled import until
 
 import llama_magic as lm
+from llama_magic.errors import ServerAnswerError
 
 TELLS = ("vllm", "llama-server")
 Start = Callable[..., Fake]
@@ -114,6 +116,21 @@ def test_a_row_has_its_time(start: Start, connect: Connect) -> None:
     model.close()
     with pytest.raises(lm.ModelClosedError):
         model.score("a", ["one"])
+
+
+@pytest.mark.parametrize("kind", TELLS)
+@pytest.mark.parametrize("lie", [float("nan"), 1.5, float("inf"), "much"])
+def test_what_is_no_log_probability_is_not_believed(
+    kind: str, lie: object, start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NaN and what is above 0 are an error that says what was told, of each row by itself."""
+    fake = start(kind)
+    model = connect(fake)
+    monkeypatch.setattr(fake_servers, "_likely", lambda _fake, _token: {"logprob": lie, "rank": 2})
+    with pytest.raises(ServerAnswerError, match=r"log-probabilit.*(nan|1\.5|inf|much)"):
+        model.score("a", ["one"])
+    odds = lm.decide(["a", "b"], options=["one", "two"], model=model, progress=False)
+    assert [type(decision.error) for decision in odds] == [ServerAnswerError] * 2
 
 
 @pytest.mark.parametrize("kind", ["openai", "ollama"])
