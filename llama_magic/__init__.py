@@ -7,7 +7,15 @@
     model = lm.load("smollm2", ctx=4096)
     model.chat([{"role": "user", "content": "Hi"}])
 
-Importing this package costs nothing; llama.cpp is loaded with the first model.
+A model (`help(lm.Model)`) writes by `chat`, `complete` and `structured`. Here stand
+
+    lm.load, lm.connect, lm.serve      a model of a file, of a server; one for other programs
+    lm.map, lm.sweep, lm.decide        many prompts as one value
+    lm.inspect, lm.compare, lm.bench   files before they are loaded; how fast a model is
+    lm.open_record, lm.rerun, lm.diff, lm.verify, lm.tree, lm.vote   answers kept, asked again, compared
+
+`%llama?` and `%%llama?` list what cells take. Importing this package costs nothing; llama.cpp is loaded with
+the first model.
 """
 
 from __future__ import annotations
@@ -127,9 +135,9 @@ _ELSEWHERE = {  # what others have at this place
         ("OpenAI", "AsyncOpenAI", "Client"),
         "lm.serve() answers OpenAI's client, lm.connect(url) asks a server.",
     ),
-    **dict.fromkeys(
-        ("chat", "complete", "structured", "generate", "embed", "score"), "ask a model: lm.load(…).chat(…)."
-    ),
+    "version": "lm.__version__; %llama doctor has all of them.",
+    "current": "lm.load() is the current model.",
+    "save": "answer.receipt is a dict to keep; lm.map(…, record=path) and %llama record PATH keep all.",
 }
 __all__ = [*sorted(_PLACES), *_ERRORS, "lesson", "load_ipython_extension", "unload_ipython_extension"]  # noqa: PLE0604 - texts, all of them
 
@@ -141,12 +149,41 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_PLACES[name]), name)
     if name in _ERRORS:
         return getattr(importlib.import_module("llama_magic.errors"), name)
-    here = f". Here: {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{here}")
+    raise AttributeError(_Unknown(name))
+
+
+class _Unknown:
+    """What is said of a name that is not here: put together when it is read.
+
+    `from llama_magic import errors` asks for the name before it looks for the file, and reads nothing.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"module {__name__!r} has no attribute {self.name!r}{_meant(self.name)}"
+
+
+def _meant(name: str) -> str:
+    """Return what a name may have meant: a model's method, a verb of %llama, a misspelling."""
+    if name in _ELSEWHERE:
+        return f". Here: {_ELSEWHERE[name]}"
+    model = importlib.import_module("llama_magic.model.model").Model
+    if hasattr(model, name) and not name.startswith("_"):
+        call = "(…)" if callable(getattr(model, name)) else ""
+        return f". Here: ask a model: lm.load(…).{name}{call}."
+    if name in importlib.import_module("llama_magic.magics._options").VERBS:
+        return f". Here: %llama {name}, in a notebook."
+    if name in model._elsewhere:
+        return f". Here: ask a model: {model._elsewhere[name]}"
+    said: str = importlib.import_module("llama_magic.words.names").hint(name, __all__)
+    return said and f".{said}"
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_ROOMS})
+    """Return what is for people, not the rooms of the house that happen to be loaded."""
+    return sorted({*__all__, *_ROOMS, *(name for name in globals() if name.startswith("__"))})
 
 
 def load_ipython_extension(ipython: Any) -> None:

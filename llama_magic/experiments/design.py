@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +93,9 @@ def read_design(
         raise OptionError(f"n is {n:,}; expected {_MOST:,} answers at most.")
     found = read_models(model, models)
     axis = models is not None
+    if "{{" not in str(options.get("system")):
+        columns = {name for row in rows for name in row.inputs}
+        _check_braces(prompts, columns | set(over if isinstance(over, Mapping) else ()) - known)
     settings = read_settings(prompts, found.names, over, options, given, known, model_axis=axis)
     for setting in settings:
         check_options(setting.options)
@@ -125,6 +128,20 @@ def _record_of(given: Any) -> Record | None:
     if isinstance(given, (str, os.PathLike)):
         return Record(given)
     raise InputTypeError(f"record is a {type(given).__name__}; expected a path, or a Record.")
+
+
+def _check_braces(prompts: Mapping[str, PromptTemplate], names: Iterable[object]) -> None:
+    """Raise where a prompt has a column or axis in single braces and nothing in double ones.
+
+    Every row would be asked the same, for minutes.
+    """
+    for prompt in prompts.values():
+        if prompt.is_plain and (single := prompt.in_single_braces(sorted(map(str, names)))):
+            raise TemplateError(
+                f"The prompt has {{{single[0]}}} in single braces, which are sent as they stand.",
+                remedy=f"Write {{{{ {single[0]} }}}}. To mean the braces themselves, write "
+                f"{{{{ '{{{single[0]}}}' }}}}.",
+            )
 
 
 def _check_names(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,6 +29,16 @@ class PromptTemplate:
     def names(self, known: Container[str] = ()) -> frozenset[str]:
         """Return the names that it asks for; those of `known` may hold blanks."""
         return frozenset().union(*(template.names(known) for template in self._all_templates()))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing in it is to be filled: every row would be asked the same."""
+        return not any("{{" in template.body for template in self._all_templates())
+
+    def in_single_braces(self, columns: Iterable[str]) -> list[str]:
+        """Return the columns that stand in it as `{column}`, which is text."""
+        texts = [template.body for template in self._all_templates()]
+        return [name for name in columns if any(f"{{{name}}}" in text for text in texts)]
 
     @property
     def has_statements(self) -> bool:

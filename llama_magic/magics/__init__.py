@@ -8,11 +8,11 @@ no widgets, no numpy. Everything else is imported by the first command that need
   those of a verb. `_help` and `_complete` (Tab) read it, too.
 - A line: `_parse` makes a frozen command of it. `_words` cuts it, `_braces`, `_variables` and
   `_filling` (of `{{ }}`) fill in variables, `_readers` read values, `_other_names` knows what other tools
-  call an option.
+  call an option, `_mistakes` says what a word was likely to mean.
 - A verb: `_verbs` runs it; those with much to do have a file: `_aliases`, `_chats`, `_connect`, `doctor`,
   `_inspect`, `_records`, `serve`, `verify`.
 - A cell: `_modes` runs it as a `_call`; `_looking` has the modes that write nothing, `_experiments` those
-  of many prompts. `_interpolate`, `_lookup` and `_markers` read its texts.
+  of many prompts. `_interpolate`, `_lookup`, `_markers` and `_overlooked` read its texts.
 - A line that ends in "?", which IPython would take for its own help: `_questions`.
 - Ctrl-C where none of our lines can catch it: `_interrupts`, `_lost`.
 """

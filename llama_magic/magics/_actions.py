@@ -33,6 +33,8 @@ def check_count(verb: Verb, free: list[str], door: str = "%llama") -> None:
     usage = f"Write {where} {verb.arguments}".rstrip() + "."
     if len(free) < verb.least:
         wanted = " and ".join(verb.arguments.partition("[")[0].split())
+        if verb.name == "chat":
+            usage += " %llama chats lists those there are."
         raise OptionError(f"{where} needs {wanted or verb.arguments}.", remedy=usage)
     if len(free) > verb.most:
         is_path = any("/" in word or "\\" in word or word.endswith(".gguf") for word in free)

@@ -7,11 +7,13 @@ from typing import Any
 from llama_magic.errors import OptionError
 from llama_magic.magics._actions import check_action
 from llama_magic.magics._kernel import Kernel
+from llama_magic.magics._options import VERBS
 from llama_magic.magics._parse import LineCommand
 from llama_magic.magics._readers import whole_number
 from llama_magic.magics._records import answer_of
 from llama_magic.session.blocks import join_blocks
 from llama_magic.session.chat import Chat
+from llama_magic.words.names import likeliest
 from llama_magic.words.tables import Table, brief
 
 
@@ -45,6 +47,7 @@ def chat(kernel: Kernel, command: LineCommand) -> Any:
     if action == "load":
         session.chats[name] = Chat.load(rest[0], name)
         return session.chats[name]
+    _check_is_chat(name, kernel)
     found = session.chat(name, create=False)
     if action == "fork":
         if rest[0] in session.chats:
@@ -73,6 +76,18 @@ def chat(kernel: Kernel, command: LineCommand) -> Any:
     elif action == "reset":
         found.reset()
     return found
+
+
+def _check_is_chat(name: str, kernel: Kernel) -> None:
+    """Refuse an action where a chat is to be named, and the beginning of a text."""
+    chats = kernel.session.chats
+    if name in chats or likeliest(name, chats):
+        return  # or what is said of an unknown chat
+    if name in {action.name for action in VERBS["chat"].actions}:
+        known = f"Chats: {', '.join(chats)}." if chats else "There is none yet."
+        raise OptionError(
+            f"{name} stands where a chat is named.", remedy=f"Write %llama chat NAME {name}. {known}"
+        )
 
 
 def _edit(kernel: Kernel, chat: Chat, number: str) -> None:

@@ -26,6 +26,7 @@ from llama_magic.words.names import hint
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _WORD = re.compile(r"""\s*(?:(?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>[^,]*?))\s*(?:,|$)""")
 _UNKNOWN = re.compile(r"\{([^\W\d]\w*)\}|\$([^\W\d]\w*)")
+_FILE = re.compile(r"\.(csv|tsv|json|jsonl|parquet|xlsx?|txt)$")
 _AFTER = re.compile(r"\s*(?:,|$)")
 
 
@@ -58,6 +59,12 @@ def _rows(call: CellRun) -> Any:
     try:
         return eval(text, dict(call.kernel.namespace))  # noqa: S307 - the user's own line, in their own kernel
     except NameError as error:
+        if _FILE.search(text):
+            raise OptionError(
+                f"{text} is a file; expected a variable that holds the rows.",
+                remedy="Read it in a cell above, df = pd.read_csv(path) or its kin; then %%llama "
+                f"{call.command.mode} df.",
+            ) from None
         meant = hint(str(error.name), call.kernel.namespace)
         raise OptionError(
             f"There is no variable {error.name!r} in your namespace.{meant}",

@@ -27,7 +27,8 @@ The body
   One line break at the end of the cell is not part of the prompt.
   chat and structured: a body whose first line starts with system:, user: or assistant: is a list of \
 such blocks; indent that line by one blank to mean it literally.
-  Chat turns belong to cells: running a cell again replaces its turn, and what came after is kept as a branch.
+  A chat cell goes on with the conversation of the chat cells run before it; --new begins it afresh, \
+--session NAME is another one. Run again, a cell replaces its turn, and what came after is kept as a branch.
   %%llama must be the first line of its cell: no comment above it. IPython refuses a cell without a body.
   A long line of options ends in a blank and \\, and goes on in the next."""
 

@@ -40,9 +40,10 @@ def surprise(call: CellRun) -> Any:
 
 def xray(call: CellRun) -> Any:
     """Trace the next token of the body: a raw text, or after system:/user: blocks as a chat has them."""
-    blocks = [(role, call.fill(text)) for role, text in split_blocks(call.body)]
-    said = [{"role": role, "content": text} for role, text in blocks]
-    prompt: Any = said if len(said) > 1 else call.fill(call.body)
+    blocks = split_blocks(call.body)
+    prompt: Any = [{"role": role, "content": call.fill(text)} for role, text in blocks]
+    if blocks == [("user", call.body)]:  # no block opens
+        prompt = prompt[0]["content"]
 
     def trace(model: Any) -> Any:
         given = call.kernel.call_defaults() | dict(call.options)

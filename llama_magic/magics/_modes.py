@@ -14,6 +14,7 @@ from llama_magic.magics._call import CellRun, Samples
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._lookup import find_schema
 from llama_magic.magics._markers import without_markers
+from llama_magic.magics._overlooked import overlooked
 from llama_magic.magics._parse import CellCommand
 from llama_magic.model.earlier import Earlier
 from llama_magic.model.results import Completion
@@ -36,6 +37,9 @@ def run_mode(kernel: Kernel, command: CellCommand, cell: str) -> Any:
     call = CellRun(kernel, command, body)
     if markers and not call.quiet:
         print(f"Not part of the prompt: {', '.join(markers)}")
+    if command.mode in _TALKS and not call.quiet and not call.options.get("raw"):
+        for told in overlooked(body, kernel.namespace, blocks=command.mode != "complete"):
+            print(told)
     return _RUNNERS[command.mode](call)
 
 
@@ -178,6 +182,7 @@ def finish(
     return None if "out" in call.options else call.kernel.mark_shown(result, quiet=call.quiet)
 
 
+_TALKS = ("complete", "chat", "structured")  # of rows, their experiment looks after names
 _RUNNERS: dict[str, Callable[[CellRun], Any]] = {
     "complete": _complete,
     "chat": _chat,

@@ -22,6 +22,7 @@ _COMMAND_LINE = {
     "top_logprobs": "logprobs", "stop_words": "stop", "stop_token": "stop", "response_schema": "schema",
     "instruct_mode": "instruct", "chat_id": "session", "conversation_id": "session", "output": "out",
     "seed_value": "seed", "reasoning": "thinking", "enable_thinking": "thinking", "think_mode": "thinking",
+    "context": "ctx",
 }  # fmt: skip
 # What does as a cell of each mode in Python, where no cell can stand.
 IN_PYTHON = {
@@ -34,18 +35,43 @@ IN_PYTHON = {
 # What ollama, lms and others call our verbs and modes.
 OF_VERBS = {
     **dict.fromkeys(("list", "ls", "ps"), "models"),
-    **dict.fromkeys(("rm", "stop", "close", "free", "eject"), "unload"),
-    **dict.fromkeys(("run", "open", "start"), "load"),
+    **dict.fromkeys(("rm", "remove", "delete", "close", "free", "eject"), "unload"),
+    **dict.fromkeys(("open", "start"), "load"),
     **dict.fromkeys(("show", "info", "metadata"), "inspect"),
     **dict.fromkeys(("get", "download"), "pull"),
     **dict.fromkeys(("last", "log", "answers", "results"), "history"),
+    **dict.fromkeys(("version", "status", "devices", "gpu", "check"), "doctor"),
+    "cache": "kv",
     **dict.fromkeys(("tokenize", "tokenise"), "tokens"),
 }
 OF_MODES = {
     **dict.fromkeys(("generate", "completion", "continue", "infer"), "complete"),
-    **dict.fromkeys(("ask", "prompt", "message", "conversation"), "chat"),
+    **dict.fromkeys(("ask", "run", "say", "prompt", "message", "conversation"), "chat"),
     **dict.fromkeys(("json", "extract", "schema"), "structured"),
     **dict.fromkeys(("tokenize", "tokenise"), "tokens"),
+}
+# What stands for no verb of ours.
+INSTEAD_OF_VERBS = {
+    **dict.fromkeys(
+        ("export", "save"),
+        "%llama history save x.jsonl writes what was generated, %llama chat NAME save PATH a conversation, "
+        "%llama record PATH all from now on; %history -f x.py the cells, as a script.",
+    ),
+    **dict.fromkeys(
+        ("new", "reset", "clear", "restart"),
+        "%%llama chat --new begins a conversation afresh; %llama sampler reset, %llama kv clear and "
+        "%llama stats reset are of those.",
+    ),
+    **dict.fromkeys(
+        ("stop", "quit", "exit", "cancel", "interrupt"),
+        "Interrupt the kernel to stop an answer; %llama serve stop ends a server, %llama unload a model.",
+    ),
+    **dict.fromkeys(
+        ("set", "config", "param", "params", "options", "settings"),
+        "%llama sampler temperature=0.5 sets what is sampled with; %config LlamaMagics lists all defaults.",
+    ),
+    **dict.fromkeys(("embed", "embedding", "embeddings"), "In Python: model.embed([text]) gives an array."),
+    **dict.fromkeys(("score", "logprobs"), "In Python: model.score(prompt, [texts]), model.read(text)."),
 }
 _BODY = "The prompt stands in the lines below the magic."
 _JSON = "%%llama structured --schema X answers in JSON."
@@ -102,14 +128,27 @@ def hint(flag: str, known: Mapping[str, Option]) -> str:
     for option in known.values():
         if _is(option, key):
             return f"Did you mean {option.flags[-1]}?"
+    if name in _INSTEAD:
+        return _INSTEAD[name]
+    for option in known.values():  # --chat-template, where --template is one
+        if name.replace("_", "-").endswith(option.flags[-1][1:]):
+            return f"Did you mean {option.flags[-1]}?"
+    if (found := home(name)) is None:
+        return ""
+    ours, where = found
+    return f"It belongs to {where}." if ours == flag else f"It is {ours} of {where}."
+
+
+def home(name: str) -> tuple[str, str] | None:
+    """Return the option of that name, or of what others call it, and who takes it; None where nobody does."""
+    key = _keys().get(name, name)
     owners = [(f"%%llama {mode.name}", mode.options) for mode in MODES.values()]
     owners += [(f"%llama {verb.name}", verb.options) for verb in VERBS.values()]
     found = [(owner, option.flags[-1]) for owner, options in owners for option in options if _is(option, key)]
     if not found:
-        return _INSTEAD.get(name, "")
+        return None
     shown = [owner for owner, _ in found]
-    where = ", ".join(shown if len(shown) < 4 else [*shown[:3], "…"])
-    return f"It belongs to {where}." if found[0][1] == flag else f"It is {found[0][1]} of {where}."
+    return found[0][1], ", ".join(shown if len(shown) < 4 else [*shown[:3], "…"])
 
 
 def _is(option: Option, key: str) -> bool:

@@ -8,14 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from llama_magic.errors import OptionError
+from llama_magic.magics import _mistakes, _other_names
 from llama_magic.magics import _options as table
-from llama_magic.magics import _other_names
 from llama_magic.magics._actions import check_count
 from llama_magic.magics._filling import line_variables
 from llama_magic.magics._rows import Mode, Option, Verb
 from llama_magic.magics._variables import LineVariables
 from llama_magic.magics._words import Arguments, Word, Words
-from llama_magic.words.names import hint, likeliest
 
 
 def _none() -> Mapping[str, Any]:
@@ -58,9 +57,12 @@ def parse_line(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -
         first = replace(first, text=first.text.removesuffix(";"))
     if first is None or first.text in ("--help", "-h", "?"):
         return LineCommand("", help=True)
+    if first.text == "help":  # of a verb, where one is named
+        named = words.take()
+        return LineCommand(named.text if named and named.text in table.VERBS else "", help=True)
     verb = table.VERBS.get(first.text)
     if verb is None:
-        raise _unknown_verb(first.text)
+        raise _mistakes.unknown_verb(first.text, words.rest())
     if verb.text:
         return _parse_text_verb(verb, words, variables)
     silent = line.rstrip().endswith(";")
@@ -94,16 +96,16 @@ def parse_cell(line: str, namespace: Mapping[str, Any] = MappingProxyType({})) -
     name = free[0] if free else table.DEFAULT_MODE
     mode = table.MODES.get(name)
     if mode is None:
-        raise _unknown_mode(name)
+        raise _mistakes.unknown_mode(name)
     more = tuple(free[1:])
     if len(more) > mode.most:
-        raise OptionError(
-            f"%%llama {mode.usage} takes no further word, and {more[mode.most]!r} is one.",
-            remedy="The prompt goes into the lines below; quote a value that holds blanks"
-            + (" with \" or ': typographic quotes do not." if set(line) & set("“”„«»‘’") else "."),
-        )
+        raise _mistakes.further_word(mode, more[mode.most], line, options)
     if len(more) < mode.least and not wants_help:
-        raise OptionError(f"%%llama {name} needs {mode.arguments}.", remedy=f"Write %%llama {mode.usage}.")
+        raise OptionError(
+            f"%%llama {name} needs {mode.arguments}.",
+            remedy=f"Write %%llama {mode.usage}, where {mode.arguments} is a variable that holds the rows: a "
+            "DataFrame, or a list of dicts or texts.",
+        )
     _check_fit(mode, options)
     return CellCommand(name, MappingProxyType(options), wants_help, more)
 
@@ -198,14 +200,14 @@ def _read_option(
 ) -> None:
     flag, equals, attached = word.text.partition("=")
     if flag not in known and len(flag) > 2 and flag[2].isalpha() and _other_names.hint(flag, known):
-        raise _unknown_option(flag, known, where)
+        raise _mistakes.unknown_option(flag, known, where)
     if flag not in known and flag[1] != "-" and flag[:2] in known and known[flag[:2]].takes_value:
         if f"-{flag}" in known:
             raise OptionError(f"There is no option {flag}. Did you mean -{flag}?")
         flag, equals, attached = flag[:2], "=", word.text[2:]  # -n64
     option = known.get(flag)
     if option is None:
-        raise _unknown_option(flag, known, where)
+        raise _mistakes.unknown_option(flag, known, where)
     if not option.takes_value:
         if equals:
             raise OptionError(f"{flag} takes no value, and got {attached!r}.")
@@ -253,47 +255,3 @@ def _check_fit(mode: Mode, options: Mapping[str, Any]) -> None:
             f"{flag} means nothing in %%llama {mode.name}; it belongs to {' and '.join(owners)}.",
             remedy=f"Write %%llama {owners[0]} …, or leave {flag} out.",
         )
-
-
-def _unknown_verb(word: str) -> OptionError:
-    if word in table.MODES:
-        return OptionError(
-            f"{word} is a mode of the cell magic, not a verb.",
-            remedy=f"Write %%llama {word}, the text below it; in a loop {_other_names.IN_PYTHON[word]}.",
-        )
-    if word in ("export", "save"):
-        saves = "%llama history save x.jsonl writes what was generated, %llama chat NAME save PATH a "
-        saves += "conversation, %llama record PATH all from now on; %history -f x.py the cells, as a script."
-        return OptionError(f"There is no verb {word!r}.", remedy=saves)
-    return OptionError(
-        f"There is no verb {word!r}.{hint(word, table.VERBS, _other_names.OF_VERBS)}",
-        remedy=f"Verbs: {', '.join(table.VERBS)}.",
-    )
-
-
-def _unknown_mode(word: str) -> OptionError:
-    if rest := _other_names.undashed(word):
-        known = {
-            flag: option for mode in table.MODES.values() for option in mode.options for flag in option.flags
-        }
-        return _unknown_option(f"--{rest.partition('=')[0]}", known, "%%llama")
-    if word in table.VERBS:
-        return OptionError(
-            f"{word} is a verb of the line magic, not a mode.", remedy=f"Write %llama {word} with one %."
-        )
-    return OptionError(
-        f"There is no mode {word!r}.{hint(word, table.MODES, _other_names.OF_MODES)}",
-        remedy=f"Modes: {', '.join(table.MODES)}. The prompt goes into the lines below.",
-    )
-
-
-def _unknown_option(flag: str, known: Mapping[str, Option], where: str) -> OptionError:
-    all_of_them = "%%llama?" if where == "%%llama" else f"{where} --help"  # no cell magic runs without a body
-    meant = _other_names.hint(flag, known)
-    cell = table.MODES.get(where.removeprefix("%llama "))  # a verb and a mode: %llama chat, %%llama chat
-    if cell is not None and any(flag in option.flags for option in cell.options):
-        meant = f"It belongs to %%llama {cell.name}, with two %, and the text in the lines below."
-    word = flag.lstrip("-")
-    if not meant and len(word) > 1 and (near := likeliest(word, [x[2:] for x in known if x[:2] == "--"])):
-        meant = f"Did you mean --{near}?"
-    return OptionError(f"{where} has no option {flag}. {meant}".strip(), remedy=f"{all_of_them} lists them.")

@@ -23,8 +23,12 @@ def _number(flag: str, text: str, kind: type[int | float], what: str) -> Any:
     try:
         return kind(text)
     except ValueError:
-        variable = ", or the name of a variable" if text.isidentifier() else ""
-        raise OptionError(f"{flag} is {text!r}; expected {what}{variable}.") from None
+        raise OptionError(f"{flag} is {text!r}; expected {what}{_or_variable(text)}.") from None
+
+
+def _or_variable(text: str) -> str:
+    """Say that a name would have been looked up, had there been a variable of it."""
+    return ", or the name of a variable" if text.isidentifier() else ""
 
 
 def _read_int(flag: str, text: str, option: Option) -> int:
@@ -35,19 +39,19 @@ def _read_float(flag: str, text: str, option: Option) -> float:
     return float(_number(flag, text, float, "a number"))
 
 
-def whole_number(what: str, text: str, least: int) -> int:
-    """Return the number that a word is; `what` names it in the error."""
+def whole_number(what: str, text: str, least: int, more: str = "") -> int:
+    """Return the number that a word is; `what` names it in the error, `more` stands at its end."""
     try:
         value = int(text)
     except ValueError:
-        raise OptionError(f"{what} is {text!r}; expected a whole number, {least} or more.") from None
+        raise OptionError(f"{what} is {text!r}; expected a whole number, {least} or more{more}.") from None
     if value < least:
         raise OptionError(f"{what} is {value}; expected a whole number, {least} or more.")
     return value
 
 
 def _at_least(least: int) -> Callable[[str, str, Option], int]:
-    return lambda flag, text, _option: whole_number(flag, text, least)
+    return lambda flag, text, _option: whole_number(flag, text, least, _or_variable(text))
 
 
 def _read_seed(flag: str, text: str, option: Option) -> int:

@@ -270,7 +270,11 @@ class Generating:
         """Take the constraint of a text out of the options."""
         own = taken(options, OF_A_CONSTRAINT)
         if not isinstance(choices := own["choices"], (list, tuple, set, frozenset, type(None))):
-            raise InputTypeError(f"choices is {choices!r}; expected a list of texts.")
+            cut = [one.strip() for one in str(choices).split("|")]
+            raise InputTypeError(
+                f"choices is {choices!r}; expected a list of texts.",
+                remedy=f"Write choices={cut}." if isinstance(choices, str) else None,
+            )
         return self._calls.constraint(**own) if any(value is not None for value in own.values()) else None
 
     def _run(self, assembler: Assembler, stream: bool) -> Any:

@@ -58,6 +58,8 @@ class Model(Generating, Repeating, Measuring, CalledElsewhere, Shown):
     Made by `llama_magic.load`, of facts and a `Backend`. `window` is the context window in tokens,
     `sampling` the parameters used where a call names none (from the environment, else from the file, else
     llama.cpp's defaults).
+    `chat`, `complete` and `structured` write (`achat`, … are awaited), `embed` and `score` do not; `read`,
+    `xray`, `token_strip`, `kv` and `info` look inside.
     `close()` cancels what runs and frees the memory; any use after it is `ModelClosedError`.
     """
 

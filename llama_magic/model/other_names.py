@@ -71,14 +71,27 @@ _NOT_HERE = {
 # What methods and attributes of others are called here.
 METHODS = {
     **dict.fromkeys(
-        ("create_chat_completion", "create_chat_completion_openai_v1", "apply_chat_template"),
+        ("create_chat_completion", "create_chat_completion_openai_v1"),
         "model.chat(messages, …) gives a Completion, whose text is the answer. "
         "Clients of OpenAI's API go on as they are beside lm.serve().",
     ),
     **dict.fromkeys(("create_completion", "generate", "__call__"), "model.complete(prompt, …)."),
     **dict.fromkeys(("create_embedding", "encode"), "model.embed([…]) gives an array, a row a text."),
     **dict.fromkeys(("metadata", "n_vocab", "n_embd", "n_params"), "model.info is the file's header."),
-    **dict.fromkeys(("n_ctx", "context_params"), "model.window."),
+    **dict.fromkeys(("n_ctx", "context_params", "ctx", "context", "context_length"), "model.window."),
+    **dict.fromkeys(
+        ("apply_chat_template", "apply_template", "chat_template", "template", "render"),
+        "model.prompt_for(messages) is the text that is sent; %llama inspect --template shows the template.",
+    ),
+    **dict.fromkeys(
+        ("tokens", "tokenizer"),
+        "model.tokenize(text) gives the ids, model.token_strip(text) shows them.",
+    ),
+    **dict.fromkeys(
+        ("surprise", "perplexity", "logprobs"), "model.read(text) says how likely each token was."
+    ),
+    **dict.fromkeys(("map", "decide", "sweep", "serve", "inspect"), "lm.map, lm.decide, … with model=…."),
+    **dict.fromkeys(("unload", "free"), "model.close()."),
     **dict.fromkeys(("token_eos", "token_bos", "token_nl"), "%llama inspect --tokenizer says them."),
     **dict.fromkeys(
         ("save_state", "load_state", "n_tokens"),
@@ -96,8 +109,16 @@ PARTS = {
         "answer.text is the answer, answer.tool_calls what it calls; with n= there is a list of answers.",
     ),
     **dict.fromkeys(
-        ("model_dump", "to_dict", "dict", "json", "model_dump_json"), "answer.receipt is a dict."
+        ("model_dump", "to_dict", "dict", "json", "model_dump_json"),
+        "answer.receipt is a dict; answer.parsed is the instance, where a structured one was asked for.",
     ),
+    **dict.fromkeys(
+        ("probabilities", "probs", "logprob", "top_logprobs", "surprise"),
+        "answer.logprobs has each token's where they were asked for (logprobs=5); answer.alternatives(step) "
+        "says what else might have stood at a token.",
+    ),
+    "tokens": "answer.token_ids are the ids, answer.pieces the texts.",
+    **dict.fromkeys(("save", "export"), "answer.receipt is a dict to keep; %llama record PATH keeps all."),
     **dict.fromkeys(("created",), "answer.time."),
     **dict.fromkeys(("reasoning", "reasoning_content"), "answer.thinking."),
     "output_parsed": "answer.parsed.",
@@ -122,7 +143,7 @@ RUNS = {
         "[run.answer() for run in runs], or a column of runs.to_pandas().",
     ),
     **dict.fromkeys(
-        ("df", "table", "to_csv", "to_excel", "to_dict", "to_json", "head"),
+        ("df", "table", "to_df", "to_dataframe", "to_csv", "to_excel", "to_dict", "to_json", "head"),
         "runs.to_pandas() is a DataFrame, with to_csv(path) and its kin.",
     ),
     **dict.fromkeys(
@@ -132,6 +153,10 @@ RUNS = {
     ),
     **dict.fromkeys(
         ("accuracy", "mean", "score", "scores"), "runs.summary() has each score with its interval."
+    ),
+    **dict.fromkeys(
+        ("best", "winner", "compare", "ranking"),
+        "runs.summary(by='prompt') has each setting's scores, runs.pairs('prompt') says what can be told.",
     ),
 }
 COUNTS = {
@@ -150,7 +175,7 @@ class CalledElsewhere:
     if not TYPE_CHECKING:  # a checker is to see which attributes there are
 
         def __getattr__(self, name: str) -> Any:
-            known = self._elsewhere.get(name)
+            known = self._elsewhere.get(name) or self._within(name)
             said = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(f"{said}. Here: {known}" if known else said, name=name, obj=self)
 
@@ -163,6 +188,10 @@ class CalledElsewhere:
                 f"A {type(self).__name__} is no dict or list, and has no [{key!r:.40}].",
                 remedy=f"Here: {known or self._elsewhere.get('choices') or f'{self._called}.NAME.'}",
             )
+
+    def _within(self, name: str) -> str:
+        """Return where a name stands deeper in, "" where it does not."""
+        return ""
 
 
 def check_names(given: Iterable[str], known: AbstractSet[str]) -> None:

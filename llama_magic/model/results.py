@@ -202,6 +202,12 @@ class Completion(Branching, CalledElsewhere, Shown, Generic[T]):
     def __str__(self) -> str:
         return self.text
 
+    def _within(self, name: str) -> str:
+        parsed = self.__dict__.get("parsed")  # not there while it is unpickled
+        if isinstance(parsed, dict):
+            return f"answer.parsed[{name!r}]." if name in parsed else ""
+        return f"answer.parsed.{name}." if not name.startswith("_") and hasattr(parsed, name) else ""
+
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what only this process can do: `xray`, `fork`, and the masks."""
         return {**self.__dict__, "_tracer": None, "_origin": None, "_constraint": None}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from llama_magic.errors import OptionError
 
-_BLOCK_ROLES = ("system", "user", "assistant")
+ROLES = ("system", "user", "assistant")
 _NAME = re.compile(r"^===(?!=)[ \t]*(?P<name>.*?)[ \t]*=*[ \t]*$", re.MULTILINE)
 
 
@@ -55,7 +55,7 @@ def _body(text: str) -> str:
 
 def _opening(line: str) -> tuple[str, str] | None:
     role, colon, rest = line.partition(":")
-    if colon and role in _BLOCK_ROLES and (not rest.strip() or rest[0] in " \t"):
+    if colon and role in ROLES and (not rest.strip() or rest[0] in " \t"):
         return role, rest.strip()
     return None
 

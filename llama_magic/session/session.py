@@ -172,7 +172,7 @@ class Session:
                 known = f"Chats: {', '.join(self.chats)}." if self.chats else "There is none yet."
                 raise OptionError(
                     f"There is no chat {name!r}.{hint(name, self.chats)}",
-                    remedy=f"{known} %%llama chat begins one.",
+                    remedy=f"{known} %%llama chat, with two %, begins one.",
                 )
             self.chats[name] = Chat(name)
         return self.chats[name]

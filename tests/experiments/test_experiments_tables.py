@@ -67,10 +67,10 @@ def test_whole_numbers_stay_whole_where_a_row_failed() -> None:
 
 
 def test_a_prompt_that_names_no_column_is_told_of() -> None:
-    """Single braces are a text like any other, so that all rows are asked the same: a note says so."""
+    """All rows are asked the same: a note says so."""
     rows = [{"review": "a"}, {"review": "b"}]
     words = "names no column, so every row was asked the same. A column is written {{ review }}."
-    assert lm.map(rows, "Mood of {review}", model=scripted_model(said)).notes == (f"The prompt {words}",)
+    assert lm.map(rows, "Mood?", model=scripted_model(said)).notes == (f"The prompt {words}",)
     both = lm.map(rows, {"x": "{{ review }}", "y": "Mood?"}, model=scripted_model(said))
     assert both.notes == (f"The prompt 'y' {words}",)
     assert f"The prompt 'y' {words}" in to_text(both).replace("\n", " ")
@@ -78,6 +78,28 @@ def test_a_prompt_that_names_no_column_is_told_of() -> None:
         assert lm.map(rows, model=scripted_model(said), **how).notes == ()
     assert lm.map(rows[:1], "Mood?", model=scripted_model(said)).notes == ()
     assert lm.map(["a", "b"], model=scripted_model(said)).notes == ()
+
+
+def test_a_column_in_single_braces_alone_is_refused() -> None:
+    """Nothing is asked; beside double braces, or where the system prompt has some, they are a text."""
+    model, rows = scripted_model(said), [{"review": "a"}, {"review": "b"}]
+    calls = (
+        lambda: lm.map(rows, "Mood of {review}", model=model),
+        lambda: lm.map(
+            rows, {"x": "{{ review }}", "y": [{"role": "user", "content": "{review}"}]}, model=model
+        ),
+        lambda: lm.sweep("In {style} words", over={"style": ["few", "many"]}, model=model),
+    )
+    for call in calls:
+        with pytest.raises(lm.TemplateError, match=r"in single braces(?s:.*)Write \{\{ (review|style) \}\}"):
+            call()
+    assert model.backend.requests == []
+    for prompt, more in (
+        ("{review} {{ review }}", {}),
+        ("{{ '{review}' }}", {}),
+        ("{review}", {"system": "{{ review }}"}),
+    ):
+        assert "{review}" in lm.map(rows, prompt, model=model, **more)[0].completion.messages[-1]["content"]
 
 
 def test_a_column_is_written_as_it_is_called() -> None:

@@ -30,6 +30,45 @@ def test_a_name_that_is_missing_is_named_with_its_place(run: Any, model: Any) ->
     assert model.backend.requests == []
 
 
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        (
+            "%%llama\nTell {name} of {len}, {nobody}",
+            "Sent as it stands: {name}. Double braces fill in a variable: {{ name }}.\n",
+        ),
+        (
+            "%%llama\nSystem: be brief\nUser: hi",
+            "Sent as it stands: System: A turn begins in small letters, system:\n",
+        ),
+        ("%%llama complete\nUser: hi", ""),
+        ("%%llama --raw\nTell {name}", ""),
+        ("%%llama -q\nTell {name}", ""),
+        ("%%llama\nAnswer {{ name }} as {name}", ""),
+        ('%%llama\nsystem: be brief\nuser: User: {"name": 1}', ""),
+    ],
+)
+def test_what_is_sent_as_it_stands_is_said_where_more_was_meant(
+    run: Any, model: Any, ip: Any, capsys: Any, cell: str, said: str
+) -> None:
+    """A variable of the notebook in single braces, a role in capitals: nothing of them is touched."""
+    ip.user_ns["name"] = "Ada"
+    assert run(cell).success
+    out = capsys.readouterr().out
+    assert out.startswith(said) if said else "Sent as it stands" not in out
+    assert len(model.backend.requests) == 1
+    if said:
+        assert cell.partition("\n")[2] == model.backend.requests[-1].messages[-1]["content"]
+
+
+def test_a_word_in_the_place_of_a_chats_name_is_named(run: Any, session: Any, model: Any) -> None:
+    """`%llama chat show` names no chat; a text behind it is asked by the cell magic."""
+    run("%%llama\nQ1")
+    shown = str(run("%llama chat show").error_in_exec)
+    assert "show stands where a chat is named.\nWrite %llama chat NAME show. Chats: default." in shown
+    assert "%%llama chat, with two %, begins one." in str(run("%llama chat Hello").error_in_exec)
+
+
 def test_without_cell_ids_every_run_appends(run: Any, session: Any, model: Any) -> None:
     """In a terminal each chat cell is a new turn and sends all turns before it."""
     model.backend.answers = ["A1", "A2"]

@@ -140,6 +140,13 @@ def test_options_reach_the_experiment(run: Any, ip: Any, df: Any, loader: Any) -
     assert "stand together" in str(run("%%llama map df -m one --models two\nx").error_in_exec)
 
 
+def test_a_file_in_place_of_rows_is_named(run: Any, model: Any) -> None:
+    """`%%llama map mails.csv`: what to do with a file is said, not that there is no variable `mails`."""
+    error = run("%%llama map mails.csv\n{{ body }}").error_in_exec
+    assert "mails.csv is a file; expected a variable that holds the rows." in str(error)
+    assert "df = pd.read_csv(path) or its kin; then %%llama map df." in str(error)
+
+
 def test_a_record_goes_on(run: Any, ip: Any, df: Any, model: Any) -> None:
     """--record keeps the answers in a file; the same cell asks for nothing that is there."""
     cell = "%%llama map df --record runs.sqlite --seed 1 -o r\n{{ text }}"

@@ -76,6 +76,8 @@ def test_xray_takes_a_seed_and_a_live_one_is_shown_once(
     blocks = run("%%llama xray --seed 5\nsystem: be brief\nuser: prompt").result
     asked = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "prompt"}]
     assert blocks.drawn == engine.xray(asked, seed=5).drawn
+    one = run("%%llama xray --seed 5\nuser: prompt").result  # a single block is a turn, too
+    assert one.context == engine.xray(asked[1:], seed=5).context != engine.xray("user: prompt").context
     assert "<|user|>prompt<|end|>" in str(blocks)
     capsys.readouterr()
     trace = run("%%llama xray --live\nprompt").result

@@ -42,6 +42,13 @@ from llama_magic.request.stages import OTHER_NAMES, PARAMETERS
         ("-T 3", "has no option -T.\n"),
         ("--maxtokens 3", "Did you mean --max-tokens?"),
         ("--samples-per-prompt 3", "Did you mean --samples?"),
+        ("--prompt hello", "has no option --prompt. The prompt stands in the lines below"),
+        ("complete max_tokens=20", "Did you mean --max-tokens 20?"),
+        ("temperature=0.2", "There is no mode 'temperature=0.2'. Did you mean --temperature 0.2?"),
+        ("structured Mail", "Did you mean --schema Mail?"),
+        ("-n twenty", "-n is 'twenty'; expected a whole number, 1 or more, or the name of a variable."),
+        ("--system Be kind", "quote a value that holds blanks"),
+        ("map", "where DF is a variable that holds the rows"),
     ],
 )
 def test_a_cell_knows_what_others_call_its_options(line: str, said: str) -> None:
@@ -66,6 +73,22 @@ def test_a_cell_knows_what_others_call_its_options(line: str, said: str) -> None
         ("list", "Did you mean models?"),
         ("last", "Did you mean history?"),
         ("rm x", "Did you mean unload?"),
+        ("version", "Did you mean doctor?"),
+        ("ctx", "There is no verb 'ctx'. --ctx is an option of %llama load"),
+        ("context", "--ctx is an option of %llama load"),
+        ("template", "--template is an option of %llama inspect."),
+        ("temp 0.5", "%llama sampler temperature=… sets it for the cells to come, --temperature on a"),
+        ("set temperature=0.5", "%llama sampler temperature=0.5"),
+        ("new", "%%llama chat --new"),
+        ("stop", "Interrupt the kernel"),
+        ("ask hi", "Write %%llama chat, the text below it"),
+        ("schema X", "Write %%llama structured"),
+        ("embed x", "model.embed([text])"),
+        ("What is a token?", "A text is answered by %%llama, with two %"),
+        ("'Say hi'", "A text is answered by %%llama, with two %"),
+        ("sampler --temp 0.5", "Write temperature=…, without dashes."),
+        ("inspect --chat-template", "Did you mean --template?"),
+        ("chat", "%llama chats lists those there are."),
     ],
 )
 def test_a_verb_knows_what_others_call_its_options(line: str, said: str) -> None:
@@ -73,6 +96,12 @@ def test_a_verb_knows_what_others_call_its_options(line: str, said: str) -> None
     with pytest.raises(OptionError) as caught:
         parse_line(line)
     assert said in str(caught.value)
+
+
+def test_help_is_a_word_too() -> None:
+    """`%llama help` and `%llama help load` are `--help`; a word that is no verb leads to all of them."""
+    for line, verb in (("help", ""), ("help load", "load"), ("help nothing", "")):
+        assert (parse_line(line).verb, parse_line(line).help) == (verb, True)
 
 
 @pytest.mark.parametrize("other", OTHER_NAMES)

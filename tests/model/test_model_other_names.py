@@ -73,10 +73,32 @@ def test_methods_and_parts_of_other_clients_are_named() -> None:
     chunk: Any = next(iter(model.chat("hi", stream=True)))
     with pytest.raises(AttributeError, match=r"Here: chunk\.delta"):
         _ = chunk.choices
-    with pytest.raises(AttributeError, match=r"Here: lm\.load\('file\.gguf'\)"):
-        _ = lm.Llama
+    parsed: Any = scripted_model(lambda _: '{"name": "Ada"}').structured("hi", "name")
+    with pytest.raises(AttributeError, match=r"Here: answer\.parsed\['name'\]\."):
+        _ = parsed.name
+    assert pickle.loads(pickle.dumps(parsed)) == parsed
     assert pickle.loads(pickle.dumps(answer)) == copy.deepcopy(answer) == answer
     assert not hasattr(answer, "_ipython_display_")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Llama", "Here: lm.load('file.gguf')"),
+        ("chat", "Here: ask a model: lm.load(…).chat(…)."),
+        ("kv", "Here: ask a model: lm.load(…).kv."),
+        ("generate", "Here: ask a model: model.complete(prompt, …)."),
+        ("history", "Here: %llama history, in a notebook."),
+        ("lod", "has no attribute 'lod'. Did you mean load?"),
+        ("_repr_html_", "has no attribute '_repr_html_'$"),
+    ],
+)
+def test_a_name_that_the_package_has_not_leads_to_one_that_is_there(name: str, words: str) -> None:
+    """A method of a model, a verb of the magic, the name of another library, a misspelling."""
+    with pytest.raises(AttributeError) as caught:
+        getattr(lm, name)
+    assert words.removesuffix("$") in str(caught.value)
+    assert not words.endswith("$") or str(caught.value).endswith(words[:-1])
 
 
 def test_an_answer_taken_for_a_dict_or_a_list_says_what_to_write() -> None:

@@ -210,8 +210,27 @@ def test_a_type_without_schema_is_refused() -> None:
 
     with pytest.raises(SchemaError, match="Plain"):
         structured.compile(Plain)
+    with pytest.raises(SchemaError, match=r"(?s)an instance of Tagged; expected the class.*Give Tagged\."):
+        structured.compile(Tagged.model_construct())
     with pytest.raises(InputTypeError, match="function"):
         structured.compile(lambda: 1)
+
+
+@pytest.mark.parametrize("spec", [{"name": "str", "age": int}, '{"name": "str", "age": "int"}'])
+def test_fields_with_their_types_are_no_schema(spec: Any) -> None:
+    """Any answer would do for what has no keyword; one beside others is as harmless as the drafts say."""
+    with pytest.raises(
+        SchemaError, match=r'(?s)among \'name, age\'.*short form are a text: "name str, age int"'
+    ):
+        structured.compile(spec)
+    for harmless in (
+        {},
+        {"title": "x"},
+        {"x-name": "str"},
+        {"name": {"type": "string"}},
+        {"type": "null", "a": "b"},
+    ):
+        assert len(structured.compile(harmless).enforced) == ("type" in harmless)
 
 
 class Tagged(BaseModel):

@@ -56,6 +56,11 @@ class Ignored(NamedTuple):
         return f"the schema's {self.keyword!r} at {self.pointer or 'the root'} has no effect: {self.reason}"
 
 
+def is_known(keyword: object) -> bool:
+    """Tell whether a draft of JSON Schema has this keyword, or may have it."""
+    return keyword in _KNOWN or (isinstance(keyword, str) and keyword.startswith(("$", "x-")))
+
+
 def without_effect(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (keyword, reason) of what no draft has, and of what says nothing of the named type."""
     types = node.get("type")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import operator
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_magic.errors import InputTypeError, LlamaMagicError, SchemaError
+from llama_magic.structured.schema.keywords import is_known
 from llama_magic.structured.schema.short import short_form
 from llama_magic.words.given import quoted
 from llama_magic.words.plain import said
@@ -37,11 +39,11 @@ def read(spec: Any) -> Source:
     Raises `SchemaError` or `InputTypeError`.
     """
     if isinstance(spec, (dict, bool)):
-        return Source(spec)
+        return Source(_saying(spec))
     if isinstance(spec, str):
         text = spec.strip()
         if text.startswith("{"):
-            return Source(_from_text(text))
+            return Source(_saying(_from_text(text)))
         made = short_form(text)
         if isinstance(made, dict):
             return Source(made, name="the short form", ordered=True)
@@ -55,7 +57,27 @@ def read(spec: Any) -> Source:
         raise InputTypeError(
             f"{spec.__name__} is a function; expected a type, a JSON schema or a short form."
         )
+    if not isinstance(spec, type) and (dataclasses.is_dataclass(spec) or hasattr(spec, "model_fields")):
+        name = type(spec).__name__
+        raise SchemaError(f"The schema is an instance of {name}; expected the class.", remedy=f"Give {name}.")
     return _from_type(spec)
+
+
+def _saying(schema: Any) -> Any:
+    """Return the schema; a dict of fields and their types, as others write it, is refused.
+
+    JSON Schema would take it, and any answer with it: a keyword that it does not know says nothing.
+    """
+    if not isinstance(schema, dict) or not schema or any(map(is_known, schema)):
+        return schema
+    fields = {key: getattr(value, "__name__", value) for key, value in schema.items()}
+    if not all(isinstance(key, str) and isinstance(value, str) for key, value in fields.items()):
+        return schema
+    made = ", ".join(f"{key} {kind if kind in _PYTHONS else 'str'}" for key, kind in fields.items())
+    raise SchemaError(
+        f"The schema says nothing: no keyword of JSON Schema is among {quoted(', '.join(fields))}.",
+        remedy=f'Fields in short form are a text: "{made}".',
+    )
 
 
 def _from_text(text: str) -> Any:
@@ -129,4 +151,5 @@ def _modern(spec: Any, inside: tuple[Any, ...] = ()) -> Any:
     return spec
 
 
+_PYTHONS = ("str", "int", "float", "bool", "list", "dict")
 _CONTAINERS = (list, dict, set, tuple, frozenset)
