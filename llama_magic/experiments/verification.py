@@ -21,6 +21,7 @@ from llama_magic.experiments.difference import first_difference, steps_of
 from llama_magic.experiments.saved_answers import Saved, maps_of, read_answers
 from llama_magic.loading import hooks
 from llama_magic.model import shapes
+from llama_magic.model.again import sample_of
 from llama_magic.model.bounded import bounded
 from llama_magic.model.results import Completion
 from llama_magic.words.counting import counted
@@ -211,11 +212,7 @@ class _Models:
             except StructuredOutputError as error:  # the answer was none then, too
                 made = list(error.completions) or [error.completion]
             self._written = key, made
-        written, sample = self._written[1], receipt.get("sample", 0)
-        if sample >= len(written):
-            many = counted(len(written), "answer")
-            raise OptionError(f"It is said to be sample {sample} (from 0) of a call of {many}.")
-        return written[sample]
+        return sample_of(receipt, self._written[1])
 
     def _model(self, receipt: Receipt) -> Model:
         named = self._given if isinstance(self._given, str) else None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from llama_magic.errors import InputTypeError, shown_briefly
+from llama_magic.errors import InputTypeError, OptionError, shown_briefly
 from llama_magic.model.asked import KEYED, OF_A_CALL, Beside
 from llama_magic.model.keyed import from_text
 from llama_magic.model.options import StructuredOptions, shows
@@ -16,6 +16,7 @@ from llama_magic.model.stream import Stream
 from llama_magic.model.thinking import Thinking
 from llama_magic.request.request import first_seed
 from llama_magic.request.sampling import Sampling
+from llama_magic.words.counting import counted
 from llama_magic.words.given import quoted
 from llama_magic.words.signature import refusing
 
@@ -50,7 +51,7 @@ class Repeating:
         if stream:
             return made
         done = made.run()
-        return done[receipt.get("sample", 0)] if isinstance(done, list) and "n" not in changes else done
+        return sample_of(receipt, done) if isinstance(done, list) and "n" not in changes else done
 
     @shown_briefly("The repetition")
     def repeated(self, receipt: Any) -> list[Completion[Any]]:
@@ -64,6 +65,15 @@ class Repeating:
         made.listed = False
         done: Any = Stream(self._calls.backend, made).run()
         return done if isinstance(done, list) else [done]
+
+
+def sample_of(receipt: Receipt, written: Sequence[Completion[Any]]) -> Completion[Any]:
+    """Return the answer that a receipt is of. Raises `OptionError` where its call has not so many."""
+    sample = receipt.get("sample", 0)
+    if sample >= len(written):
+        many = counted(len(written), "answer")
+        raise OptionError(f"It is said to be sample {sample} (from 0) of a call of {many}.")
+    return written[sample]
 
 
 _NEEDED = ("mode", "messages", "sampling", "seed", "token_ids", "budget")
@@ -111,6 +121,8 @@ def again(calls: Calls, receipt: Receipt, changes: Mapping[str, Any], held: Cons
         kinds = {name: value for name, value in asked["constraint"].items() if name != "kind"}
         held = calls.constraint(from_text(kinds.pop("schema", None)), **kinds)
     if not receipt["messages"]:
+        if not asked.get("prompt") and "prompt" not in receipt:
+            raise InputTypeError("The receipt is damaged: its prompt is missing, and it has no messages.")
         prompt = asked.get("prompt") or receipt["prompt"].removesuffix(calls.written(begun))
         return calls.text(prompt, held, options, receipt["mode"], begun=begun)
     kept = {f.name: asked[f.name] for f in fields(Beside) if f.name in asked}

@@ -195,6 +195,17 @@ def test_a_damaged_receipt_costs_no_other(answers: list[Any], tmp_path: Path) ->
     assert f"The receipt is damaged: its seed is {2**70}; expected a whole number." in said
 
 
+def test_a_receipt_says_of_which_text_and_sample_it_is(scripted: Any) -> None:
+    """One of a text that lost its prompt, and one of a sample that its call has not, are named, by both."""
+    sound = scripted.complete("a", n=2, seed=1, max_tokens=2)[1].receipt
+    lost = {name: value for name, value in sound.items() if name != "prompt"}
+    for damaged, said in ((lost, "its prompt is missing"), ({**sound, "sample": 7}, "sample 7 (from 0)")):
+        (verdict,) = lm.verify([damaged], model=scripted).verdicts
+        assert said in verdict.error
+        with pytest.raises(lm.LlamaMagicError, match=re.escape(said)):
+            lm.rerun(damaged, model=scripted)
+
+
 def test_the_number_of_threads_is_no_reason_where_rows_are_alike(
     of_the_demo: list[Any], path_of: Callable[[str], Path]
 ) -> None:
