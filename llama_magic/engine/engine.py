@@ -26,6 +26,7 @@ from llama_magic.threads import Latch, held, may_wait
 from llama_magic.weakly import when_gone
 
 T = TypeVar("T")
+_BEGINS = 0.002  # seconds in which the compute thread is at what it was asked for
 
 
 class Engine:
@@ -33,7 +34,14 @@ class Engine:
 
     capabilities = Capabilities()
 
-    def __init__(self, weights: Weights, options: EngineOptions, tokenizer: Vocabulary) -> None:
+    def __init__(
+        self,
+        weights: Weights,
+        options: EngineOptions,
+        tokenizer: Vocabulary,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Make the context; `meanwhile` is done here while llama.cpp is at it."""
         self.tokenizer = tokenizer
         self._side_lock = threading.RLock()
         self._side_thread = 0  # that holds it
@@ -44,7 +52,9 @@ class Engine:
         try:
             compute.shared().add(self._core)
             if weights.generates:
-                self.call(lambda core: core.lane(exact=False))
+                self.call(lambda core: core.lane(exact=False), meanwhile)
+            else:
+                meanwhile()
         except BaseException:
             self.close()
             raise
@@ -95,8 +105,11 @@ class Engine:
         if job is not None and not job.closed:
             _on_its_own(self._core.settle, job)
 
-    def call(self, function: Callable[[Core], T]) -> T:
-        """Run `function(core)` between two steps on the compute thread, and return what it returns."""
+    def call(self, function: Callable[[Core], T], meanwhile: Callable[[], None] | None = None) -> T:
+        """Run `function(core)` between two steps on the compute thread, and return what it returns.
+
+        `meanwhile` is done here, once that thread is likely to be in llama.cpp, which lets go of the GIL.
+        """
         box: list[Any] = []
         done = Latch()
 
@@ -112,6 +125,9 @@ class Engine:
         check_waiting()
         release_pool()
         self._core.post(job, on_drop=done.set)
+        if meanwhile is not None:
+            done.wait(_BEGINS)
+            meanwhile()
         done.wait_long()
         if not box:
             raise ModelClosedError("The model was closed meanwhile.")

@@ -34,9 +34,20 @@ class Vocabulary:
         self.n_tokens = native.n_tokens
         self.bos_id = native.bos_id
         self.add_bos = native.add_bos
-        self.eog_ids: Sequence[int] = native.eog_ids
-        ends = [native.eos_id, native.eot_id, *native.eog_ids]
-        self.eos_id: int = next((t for t in ends if t is not None), 0)
+
+    @property
+    def eog_ids(self) -> Sequence[int]:
+        return self.native.eog_ids
+
+    @functools.cached_property
+    def eos_id(self) -> int:
+        ends = [self.native.eos_id, self.native.eot_id, *self.eog_ids]
+        return next((token for token in ends if token is not None), 0)
+
+    def look(self) -> None:
+        """Ask llama.cpp now for what every use needs: which tokens are no text, and how they are written."""
+        self.native.look()
+        _ = self.control_texts
         self._halved: dict[str, list[str]] = {}
 
     # --- whole prompts ----------------------------------------------------------------------

@@ -58,9 +58,14 @@ class Judged:
         memory["predicted_prompt_reader"] = self.settings.prompt_reader_bytes(self.info)
         return memory
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """What tells the file from others, of its header and 1 MB of its weights."""
+        return gguf.fingerprint(self.info.digest, self.found.parts)
+
     def prepare(self) -> None:
         """Work out what needs no weights, while others read them."""
-        _ = self.chosen, self.foretold
+        _ = self.chosen, self.foretold, self.fingerprint
 
 
 def describe(judged: Judged, engine: Engine, began: float) -> LoadedFile:
@@ -84,7 +89,7 @@ def describe(judged: Judged, engine: Engine, began: float) -> LoadedFile:
         notes=_notes(judged, formatter),
         guarded=_guarded(engine.tokenizer, info, formatter),
         made_with={
-            **made_with(found, info, settings, judged.verdict, window),
+            **made_with(found, info, judged.fingerprint, settings, judged.verdict, window),
             **({"formatter": formatter.name} if judged.formatter != "auto" else {}),
         },
         n_ctx_train=info.context_length,

@@ -159,7 +159,7 @@ def _engine(
         draft=drafted,
         trials=row_trials(found, info, shared.weights),
     )
-    return Engine(shared.weights, options, shared.vocabulary)
+    return Engine(shared.weights, options, shared.vocabulary, shared.vocabulary.look)
 
 
 class _Release:

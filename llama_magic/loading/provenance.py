@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llama_magic import gguf
 from llama_magic.doors import escaped
 from llama_magic.engine import prebuilt, system_report
 
@@ -19,20 +18,20 @@ if TYPE_CHECKING:
 
 
 def made_with(
-    found: Resolved, info: GGUFInfo, settings: Settings, verdict: TrialVerdict, window: int
+    found: Resolved, info: GGUFInfo, fingerprint: str, settings: Settings, verdict: TrialVerdict, window: int
 ) -> dict[str, Any]:
     """Return `file` and `engine` as JSON: everything that decides which bits come out, no folder, no time.
 
     The number of threads is part of it: from some hundred tokens of prompt on, llama.cpp's flash attention
     sums in another order with another number of threads, but where seeded requests run together
-    (CONTRIBUTING, "How the engine arranges contexts"). Reads 1 MB of the file.
+    (CONTRIBUTING, "How the engine arranges contexts").
     """
     build = system_report()
     return {
         "file": {
             "name": escaped(found.path.name),
             "bytes": found.size,
-            "fingerprint": gguf.fingerprint(info.digest, found.parts),
+            "fingerprint": fingerprint,
             "architecture": info.architecture,
             "quantisation": info.quantisation,
         },

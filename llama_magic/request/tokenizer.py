@@ -31,9 +31,13 @@ class Tokenizer(Protocol):
     n_tokens: int
     fingerprint: str
     bos_id: int | None
-    eos_id: int
     add_bos: bool
-    eog_ids: Sequence[int]
+
+    @property
+    def eos_id(self) -> int: ...
+
+    @property
+    def eog_ids(self) -> Sequence[int]: ...
 
     @property
     def control_ids(self) -> frozenset[int]: ...

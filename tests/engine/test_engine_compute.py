@@ -334,3 +334,15 @@ def test_forked_child_has_a_thread_of_its_own(scripted_file: Any) -> None:
     command = [sys.executable, "-W", "ignore", "-c", _FORK, str(scripted_file.path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["3", "3"], "")
+
+
+def test_what_is_to_be_done_meanwhile_is_done_while_the_compute_thread_works(scripted: Any) -> None:
+    """A load looks at its tokens while llama.cpp makes the context; an error of that comes out."""
+    looked = threading.Event()
+    assert scripted.backend.call(lambda _core: looked.wait(120), looked.set) is True
+
+    def fails() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        scripted.backend.call(lambda _core: None, fails)

@@ -9,7 +9,7 @@ import pytest
 from gguf_build import File, tiny_llama
 
 from llama_magic import gguf
-from llama_magic.engine.native import Weights, WeightsOptions
+from llama_magic.engine.native import Weights, WeightsOptions, specials
 from llama_magic.engine.native.vocab import Vocab
 
 T = "tokenizer.ggml."
@@ -34,6 +34,25 @@ def test_an_end_that_is_named_ends_answers(tmp_path: Path) -> None:
     """Token 11 is an end where the file says so."""
     vocab = _vocab(tmp_path / "named.gguf", tiny_llama(_TOKENS).with_kv(f"{T}eos_token_id", "u32", 11))
     assert (vocab.eog_ids, vocab.eos_id) == ((11, _END), 11)
+
+
+def test_tokens_are_asked_for_what_they_are_when_somebody_wants_to_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, in parts between which other threads have a turn: 262,144 of them take 50 ms."""
+    known = _vocab(tmp_path / "whole.gguf", tiny_llama(_TOKENS))
+    known.look()
+    asked: list[int] = []
+    monkeypatch.setattr(specials, "_AT_ONCE", 7)
+    ask = specials._attribute
+    monkeypatch.setattr(specials, "_attribute", lambda at, token: (asked.append(token), ask(at, token))[1])
+    vocab = _vocab(tmp_path / "parts.gguf", tiny_llama(_TOKENS))
+    assert asked == []
+    for _ in range(2):
+        assert vocab.control_ids == known.control_ids == {_END, _END - 1}
+        assert (vocab.parsed_ids, vocab.user_defined_ids) == (known.parsed_ids, known.user_defined_ids)
+        assert (vocab.eog_ids, vocab.eos_id, vocab.strips) == (known.eog_ids, known.eos_id, known.strips)
+        assert asked == list(range(vocab.n_tokens))
 
 
 def test_a_special_token_beyond_the_vocabulary_is_none(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ Return codes become exceptions of `llama_magic.errors`; pointers stay inside the
 `Weights`, `Context`, `Vocab` and `SamplerChain`, which own them. There is no policy here:
 what to decode, keep or drop is decided by `llama_magic.engine`.
 
-- `weights` of a file and their `vocab`; a `context` on them, whose batches are filled by `rows`; a `sampler`.
+- `weights` of a file and their `vocab`, with its `specials`; a `context` on them, whose batches are filled
+  by `rows`; a `sampler`.
 - `stopping` a decode; files that are `mapped`, and written over; `huge` pages for weights that are not; rows
   that are `alike` whatever is beside them.
 - The library: `backend` starts it and keeps its log, `openmp` has its pools of threads, `spinning` says how

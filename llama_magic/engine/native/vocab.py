@@ -6,14 +6,13 @@ import _thread
 import contextlib
 import ctypes
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import llama_cpp
-import numpy as np
 
 from llama_magic.engine.native import backend
+from llama_magic.engine.native.specials import Specials
 from llama_magic.errors import BackendError, InputTypeError, ModelClosedError, OptionError
 from llama_magic.starts import STACK, launch
 from llama_magic.threads import LeftBehind
@@ -24,14 +23,7 @@ _A_CHARACTER = 512  # bytes of stack, 323 as measured
 _KINDS = bytes(32 if byte in b" \t\n\v\f\r" else 120 for byte in range(256))
 _LONG = 2**16  # bytes from which on tokenizing is left behind by Ctrl-C; takes some 20 ms
 T = TypeVar("T")
-# Asked for each of up to 262,144 tokens: a call that keeps the GIL and converts nothing takes half the time.
-_attribute = ctypes.PyDLL(None, handle=backend.LIBRARY._handle).llama_vocab_get_attr
-_attribute.restype = ctypes.c_int32
 _MAX_BYTES = 2**31 - 1  # llama_tokenize takes an int32 length
-_USER_DEFINED = 1 << 4  # enum llama_token_attr
-_CONTROL = 1 << 3
-_PARSED = 1 << 0 | _CONTROL | _USER_DEFINED  # unknown, control, user-defined: looked for before all else
-_STRIPS = 1 << 7 | 1 << 8  # takes the white space before or after it away
 _SPM, _BPE, _RWKV = 1, 2, 5  # the types whose tokens stand for every byte of a text
 # How GPT-2 writes bytes as characters: the printable ones as they are, the others from U+0100 on.
 _PRINTABLE = frozenset((*range(33, 127), *range(161, 173), *range(174, 256)))
@@ -85,7 +77,7 @@ def _roomy(vocab: int, text: int, size: int, *rest: Any) -> int:
 _tokenize_with_room = _TOKENIZE(_roomy)
 
 
-class Vocab:
+class Vocab(Specials):
     """Own nothing; valid as long as its `Weights` are open, whose end waits for the calls that are in C."""
 
     def __init__(self, pointer: int, end: str) -> None:  # `end`: the id of EOS as the file has it, or ""
@@ -94,32 +86,11 @@ class Vocab:
         self._pieces: dict[tuple[int, bool], bytes] = {}  # those asked for so far
         self.n_tokens = int(llama_cpp.llama_vocab_n_tokens(pointer))
         self.type = int(llama_cpp.llama_vocab_type(pointer))  # 0 none, 1 SPM, 2 BPE, 3 WPM, 4 UGM, 5 RWKV
-        self.bos_id = self._special(llama_cpp.llama_vocab_bos)
-        self.eos_id = self._special(llama_cpp.llama_vocab_eos)
-        self.eot_id = self._special(llama_cpp.llama_vocab_eot)
+        self.bos_id = self.named(llama_cpp.llama_vocab_bos)
+        self.eot_id = self.named(llama_cpp.llama_vocab_eot)
         self.add_bos = bool(llama_cpp.llama_vocab_get_add_bos(pointer)) and self.bos_id is not None
         self.add_eos = bool(llama_cpp.llama_vocab_get_add_eos(pointer))
-        asked = map(_attribute, itertools.repeat(ctypes.c_void_p(pointer)), range(self.n_tokens))
-        attributes = np.fromiter(asked, np.int32, self.n_tokens)
-        self.control_ids, self.user_defined_ids, self.parsed_ids = (
-            frozenset(np.flatnonzero(attributes & bits).tolist())
-            for bits in (_CONTROL, _USER_DEFINED, _PARSED)
-        )
-        self.strips = bool((attributes & _STRIPS).any())
-        # Ends of generation are control tokens or named in the file, so only those few need be asked.
-        names = ("eos", "eot", "fim_pad", "fim_rep", "fim_sep")
-        named = (getattr(llama_cpp, f"llama_vocab_{name}") for name in names)
-        found = self.control_ids | self.user_defined_ids
-        found |= {token for getter in named if (token := self._special(getter)) is not None}
-        ends = tuple(i for i in sorted(found) if llama_cpp.llama_vocab_is_eog(pointer, i))
-        # A BPE file that names no token as its end gets token 11, a comma perhaps: GPT-2's time had it so.
-        if self.type == _BPE and end != str(self.eos_id) and len(ends) > 1:
-            ends, self.eos_id = tuple(i for i in ends if i != self.eos_id), None
-        self.eog_ids = ends
-
-    def _special(self, getter: Callable[[Any], int]) -> int | None:
-        token = int(getter(self._pointer))
-        return token if 0 <= token < self.n_tokens else None
+        self.named_end, self.drops_end = end, self.type == _BPE
 
     @property
     def pointer(self) -> int:

@@ -24,9 +24,13 @@ class TokenVocabulary(Protocol):
     """
 
     n_tokens: int
-    eog_ids: Sequence[int]
-    eos_id: int
     fingerprint: str
+
+    @property
+    def eog_ids(self) -> Sequence[int]: ...
+
+    @property
+    def eos_id(self) -> int: ...
 
     def token_bytes(self, token: int) -> bytes:
         """Return the bytes of a token, b"" for one without text."""
