@@ -76,6 +76,8 @@ STEPS = st.lists(
 @example(
     [("write", 0, 30), ("share", 1, 0), ("write", 0, 9), ("write", 1, 9), ("cut", 0, 1), ("write", 1, 40)], 8
 )
+@example([("write", 0, 40), ("park", 0, 1), ("write", 1, 30), ("restore", 2, 0), ("write", 2, 9)], 0)
+@example([("write", 0, 40), ("park", 0, 1), ("write", 1, 30), ("restore", 2, 0), ("write", 2, 9)], 8)
 def test_whatever_comes_and_goes_each_lies_in_order(steps: list[tuple[str, int, int]], window: int) -> None:
     """There is room while what is in use and the new tokens fit; no token is lost on the way."""
     cells, memory = ordered(window=window)

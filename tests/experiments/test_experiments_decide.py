@@ -61,7 +61,7 @@ def _forced(llama: Raw, prompt: list[int], options: list[list[int]]) -> list[flo
     return found
 
 
-@pytest.mark.parametrize("name", ["smollm2", "windowed"])
+@pytest.mark.parametrize("name", ["short", "windowed"])
 def test_probabilities_are_those_of_teacher_forcing(
     loaded: Callable[..., Any], name: str, path_of: Callable[[str], Any]
 ) -> None:

@@ -126,29 +126,29 @@ def test_an_interrupt_keeps_finished_rows(model: Any) -> None:
     assert all(isinstance(row.parsed, Stopping) for row in rows[:2])
 
     with (
-        _pressed_at_decode(100),
+        _pressed_at_decode(20),
         pytest.raises(lm.GenerationInterrupted, match="of 60 rows finished") as caught,
     ):
-        model.structured([f"Tell {i}." for i in range(60)], text, max_tokens=60, seed=1)
+        model.structured([f"Tell {i}." for i in range(60)], text, max_tokens=8, seed=1)
     assert len(caught.value.completion) == 60
     begun = [row for row in caught.value.completion if row is not None]
     assert begun[0].finish_reason != begun[-1].finish_reason == "interrupted"
     assert model.complete("a", max_tokens=1, seed=1).token_ids
 
 
-def test_times_of_rows(model: Any) -> None:
+def test_times_of_rows(each_lane: Any) -> None:
     """Each row has its own time from its own start; what it waited stands apart.
 
     Where seeded rows run one at a time, the later ones wait for the others.
     """
     began = time.perf_counter()
-    rows = model.structured(
+    rows = each_lane.structured(
         ["a"] * 4, Annotated[str, Field(min_length=30, max_length=40)], max_tokens=60, seed=1
     )
     whole = time.perf_counter() - began
     times = [row.timings for row in rows]
     assert all(0 < t.first_token_s <= t.total_s <= t.waiting_s + t.total_s <= whole for t in times)
-    if not model.backend.call(lambda core: core.lane(exact=True).together):
+    if not each_lane.backend.call(lambda core: core.lane(exact=True).together):
         assert sum(t.total_s for t in times) <= whole  # each its own: cumulative ones would be two and a half
         assert times[3].waiting_s > times[0].waiting_s
 
@@ -175,13 +175,13 @@ def test_constrained_answers_are_data(model: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
-def test_a_cut_number_is_no_answer(loaded: Callable[..., Any], limit: int) -> None:
+def test_a_cut_number_is_no_answer(limit: int) -> None:
     """2 of 2014 is not handed over as the year; nor a choice that others begin with."""
-    model = loaded("smollm2")
+    model = scripted_model(["2014", "a" * 40])
     with pytest.raises(lm.StructuredOutputError, match="cut after") as caught:
         model.structured("In which year did the first world war begin?", int, max_tokens=limit, seed=1)
     assert caught.value.completion.parsed is None
-    assert caught.value.text
+    assert caught.value.text == "2014"[:limit]
     with pytest.raises(lm.StructuredOutputError, match="cut after"):
         model.complete("x", choices=["a", "a" * 40], max_tokens=1, seed=1)
 

@@ -275,19 +275,19 @@ def test_what_fills_the_window_is_said_of_long_conversations(real: Any, words: i
     assert sum(counts.values()) == caught.value.prompt_tokens + real.window
 
 
-def test_of_a_text_too_long_to_count_the_longest_part_is_said(real: Any) -> None:
+def test_of_a_text_too_long_to_count_the_longest_part_is_said(scripted: Any) -> None:
     """A variable where it is most of it, else the message or the text, in characters."""
     filled = Filled("Read: " + "word " * 100_000, [("doc", 6, 500_006)])
     hi = {"role": "user", "content": "hi"}
     for ask, said in (
-        (lambda: real.chat([hi, {"role": "user", "content": filled}]), "{{ doc }}, 500,000 characters"),
-        (lambda: real.chat([hi, {"role": "user", "content": str(filled)}]), "messages[1], 500,006 char"),
-        (lambda: real.complete(filled), "{{ doc }}, 500,000 characters"),
+        (lambda: scripted.chat([hi, {"role": "user", "content": filled}]), "{{ doc }}, 500,000 characters"),
+        (lambda: scripted.chat([hi, {"role": "user", "content": str(filled)}]), "messages[1], 500,006 char"),
+        (lambda: scripted.complete(filled), "{{ doc }}, 500,000 characters"),
         (
-            lambda: real.chat([hi, *[{"role": "assistant", "content": "a" * 99}, hi] * 900]),
+            lambda: scripted.chat([hi, *[{"role": "assistant", "content": "a" * 99}, hi] * 900]),
             "1,801 messages together",
         ),
-        (lambda: real.complete([5] * 500_000), "500,000 tokens"),
+        (lambda: scripted.complete([5] * 500_000), "500,000 tokens"),
     ):
         with pytest.raises(lm.ContextOverflowError, match=re.escape(f"Most of it is {said}")):
             ask()
