@@ -25,7 +25,8 @@ from llama_magic.session.turns import Message, Turn, answer_message
 
 def run_mode(kernel: Kernel, command: CellCommand, cell: str) -> Any:
     """Run one `%%llama` cell and return its result, or None where `-o` bound it."""
-    body = cell.removesuffix("\n").removeprefix("\ufeff")  # IPython ends every cell with a line break
+    cell = cell.replace("\r\n", "\n").removeprefix("\ufeff")  # as programs on Windows hand lines over
+    body = cell.removesuffix("\n")  # IPython ends every cell with a line break
     if hosts.is_typed(kernel.shell):
         body = body.removesuffix("\n")
     body, markers = without_markers(body)

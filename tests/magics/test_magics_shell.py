@@ -214,11 +214,13 @@ def test_a_model_is_chosen_by_name(run: Any, session: Any, model: Any) -> None:
 
 
 def test_one_line_break_at_the_end_is_not_prompt(run: Any, model: Any) -> None:
-    """IPython's own line break goes, a further one stays."""
+    """IPython's own line break goes, a further one stays; lines of Windows are lines."""
     run("%%llama complete\nline one\nline two\n")
     assert last(model).text == "line one\nline two"
     run("%%llama complete\nends with a break\n\n")
     assert last(model).text == "ends with a break\n"
+    run("%%llama complete\r\nline one\r\nline two\r\n")
+    assert last(model).text == "line one\nline two"
 
 
 def test_help(ip: Any, run: Any, capsys: pytest.CaptureFixture[str]) -> None:
