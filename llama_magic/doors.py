@@ -61,7 +61,6 @@ CALLS = {
     "inspect": "lm.inspect({})",
     "kv save": "model.kv_save({})",
     "unload": "model.close()",
-    "record": "lm.open_record({})",
     "verify": "lm.verify({})",
 }
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from llama_magic.doors import verb
+from llama_magic.doors import option, verb
 from llama_magic.errors import SourceError
 
 T = TypeVar("T")
@@ -77,7 +77,8 @@ class Database:
         if not create and not os.path.isfile(path):  # of a name too long `Path.is_file` raises
             raise SourceError(
                 f"There is no record at {path}.",
-                remedy=f"{verb('record', 'PATH')} begins one; check the path.",
+                remedy=f"{verb('record', 'PATH')} begins one, and so does {option('record')} of a map; "
+                "check the path.",
             )
         with self._named():
             self._patiently(self._prepare)
