@@ -13,6 +13,7 @@ import nbformat
 import pytest
 from as_ipython import show
 from display_answers import widgets
+from front_ends import WIDGET
 from settled import boards_rest
 from test_display_hosts import IMPORTS
 from test_display_pad import fake
@@ -26,41 +27,11 @@ from llama_magic.lesson.question import Question
 from llama_magic.microscope import SamplerTrace
 from llama_magic.testing import Script
 
-WIDGET = "application/vnd.jupyter.widget-view+json"
-
 
 @pytest.fixture(scope="module")
 def trace(loaded: Any) -> Any:
     """The trace of one token of the demo model."""
     return loaded("smollm2").xray("The best thing about the sea is", seed=1)
-
-
-class Publisher:
-    """Stands for IPython's publisher: keeps each display's latest bundle, by its id."""
-
-    def __init__(self) -> None:
-        self.shown: dict[str, dict[str, Any]] = {}
-
-    def publish(self, *, data: Any, metadata: Any, transient: Any, update: bool) -> None:
-        place = transient.get("display_id", "out")
-        assert update == (place in self.shown)
-        self.shown[place] = data
-
-
-class Shell:
-    """A shell whose host is chosen."""
-
-    def __init__(self) -> None:
-        self.display_pub = Publisher()
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """A shell in a notebook that shows widgets."""
-    made = Shell()
-    monkeypatch.setattr(hosts, "current_shell", lambda: made)
-    monkeypatch.setattr(hosts, "host", lambda shell: "live")
-    return made
 
 
 def test_a_slider_runs_the_chain_and_redraws_it(trace: Any) -> None:
@@ -138,7 +109,7 @@ def test_stages_are_put_in_order_by_the_row_and_by_the_text(trace: Any) -> None:
     assert board.stages.names == names
 
 
-def test_a_hundred_draws_stand_beside_the_probabilities_and_follow(shell: Shell, trace: Any) -> None:
+def test_a_hundred_draws_stand_beside_the_probabilities_and_follow(shell: Any, trace: Any) -> None:
     """They are those of `draws`, are announced, saved, and drawn anew at a move; a chain in which every seed
     runs every stage is not drawn from unasked; Reset takes them away."""
     board = LiveTrace(trace)
@@ -147,7 +118,7 @@ def test_a_hundred_draws_stand_beside_the_probabilities_and_follow(shell: Shell,
     board.draw_button.click()
     assert board.draws == trace.draws(100)
     others = f"{len(trace.draws(100).others)} seeds of 100 would have drawn another token"
-    view = next(iter(shell.display_pub.shown.values()))
+    view = shell.display_pub.shown()[0]
     for said in (board.voice.text, board.output.value, view["text/plain"], view["text/html"]):
         assert others in said
     board.sliders["temperature"].value = 0.2
@@ -198,11 +169,11 @@ def test_the_steps_of_an_answer_can_be_walked(loaded: Any) -> None:
     assert LiveTrace(model.xray("x", seed=1)).step is None
 
 
-def test_what_is_saved_says_the_same_without_the_widget(shell: Shell, trace: Any) -> None:
+def test_what_is_saved_says_the_same_without_the_widget(shell: Any, trace: Any) -> None:
     """Two outputs: a stand-in that follows every move, and the widget, which also holds HTML and text."""
     board = LiveTrace(trace)
     show(board)
-    view, widget = shell.display_pub.shown.values()
+    view, widget = shell.display_pub.shown()
     assert set(view) == {"text/html", "text/plain"}
     assert 'class="lm lm-standin' in view["text/html"]
     assert ":has(+" in view["text/html"]  # the rules that hide it beside a living widget
@@ -210,14 +181,14 @@ def test_what_is_saved_says_the_same_without_the_widget(shell: Shell, trace: Any
     assert widget["text/plain"] == "The live view of a trace: run this cell again to use it."
     assert "run this cell again" in widget["text/html"]
     board.sliders["top_k"].value = 3
-    view, again = shell.display_pub.shown.values()
+    view, again = shell.display_pub.shown()
     assert "3 tokens are left of 49,152" in view["text/plain"]
     assert "--top-k 3" in view["text/plain"]
     assert again is widget
     assert "<script" not in json.dumps([view, again])
 
 
-def test_keep_leaves_static_outputs_and_no_widget(shell: Shell, trace: Any) -> None:
+def test_keep_leaves_static_outputs_and_no_widget(shell: Any, trace: Any) -> None:
     """The view and its line stay in their places; once the page has let go, every model is closed."""
     before = widgets()
     board = LiveTrace(trace)
@@ -225,7 +196,7 @@ def test_keep_leaves_static_outputs_and_no_widget(shell: Shell, trace: Any) -> N
     board._view_count = 1  # as the front end says when it shows it
     board.sliders["top_k"].value = 3
     board.keep_button.click()
-    view, line = shell.display_pub.shown.values()
+    view, line = shell.display_pub.shown()
     assert "3 tokens are left" in view["text/plain"]
     assert "lm-standin" not in view["text/html"]
     assert "<style" not in view["text/html"]
@@ -237,17 +208,17 @@ def test_keep_leaves_static_outputs_and_no_widget(shell: Shell, trace: Any) -> N
     assert widgets() == before
 
 
-def test_a_kept_pad_has_the_answer_below_what_was_asked(shell: Shell) -> None:
+def test_a_kept_pad_has_the_answer_below_what_was_asked(shell: Any) -> None:
     """Also where the prompt was changed since; while nothing is written, the count stands there."""
     board = Pad(fake("Hello <b>you</b>"), prompt="Hi there", system="Be kind")
     show(board)
-    view = next(iter(shell.display_pub.shown.values()))
+    view = shell.display_pub.shown()[0]
     assert "17 prompt + 0 written of 300 tokens" in view["text/plain"]
     board.run()
     boards_rest()
     board.prompt.value = "Something else"
     boards_rest()
-    view = next(iter(shell.display_pub.shown.values()))
+    view = shell.display_pub.shown()[0]
     assert view["text/plain"].splitlines()[:5] == [
         "prompt pad: fake",
         "system",
@@ -258,29 +229,29 @@ def test_a_kept_pad_has_the_answer_below_what_was_asked(shell: Shell) -> None:
     assert "Hello <b>you</b>" in view["text/plain"]
     assert "Hello &lt;b&gt;you&lt;/b&gt;" in view["text/html"]
     board.keep()
-    view, cell = shell.display_pub.shown.values()
+    view, cell = shell.display_pub.shown()
     assert "Hello <b>you</b>" in view["text/plain"]
     assert re.search(r'--seed \d+ --system "Be kind"\nHi there\Z', cell["text/plain"])
 
 
-def test_keeping_a_pad_that_writes_keeps_what_is_written(shell: Shell) -> None:
+def test_keeping_a_pad_that_writes_keeps_what_is_written(shell: Any) -> None:
     """The stream is stopped, and its text so far stands in the output."""
     model = fake(Script("a b c", at=1, hold=threading.Event()))
     board = Pad(model, prompt="Hi")
     show(board)
     board.run()
     board.keep()
-    view, _ = shell.display_pub.shown.values()
+    view, _ = shell.display_pub.shown()
     assert model.backend.requests[0].handle.cancelled
     assert "stopped before its end" in view["text/plain"]
 
 
-def test_a_kept_board_without_a_recipe_leaves_nothing_below_its_view(shell: Shell) -> None:
+def test_a_kept_board_without_a_recipe_leaves_nothing_below_its_view(shell: Any) -> None:
     """A view without a word would be a short line on the left."""
     board = QuestionBoard(Question("Which?", ("sea", "tea")))
     show(board)
     board.keep()
-    view, below = shell.display_pub.shown.values()
+    view, below = shell.display_pub.shown()
     assert "Which?" in view["text/plain"]
     assert below == {"text/html": "", "text/plain": ""}
 
@@ -294,7 +265,7 @@ WHYS = {
 
 @pytest.mark.parametrize("host", WHYS)
 def test_without_widgets_none_is_made_and_one_line_says_why(
-    shell: Shell, trace: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, host: str
+    shell: Any, trace: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any, host: str
 ) -> None:
     """The live trace is the static one; the pad says what to do instead."""
     find = importlib.util.find_spec
@@ -307,7 +278,7 @@ def test_without_widgets_none_is_made_and_one_line_says_why(
     assert trace.live() is trace
     assert capsys.readouterr().out == f"The trace is not live here: {needs}\n"
     display.show_board(display.live_view(trace))
-    [view] = shell.display_pub.shown.values()
+    [view] = shell.display_pub.shown()
     assert view == display.mimebundle(trace)
     assert capsys.readouterr().out == f"The trace is not live here: {needs}\n"
     assert display.pad(fake()) is None
@@ -317,18 +288,18 @@ def test_without_widgets_none_is_made_and_one_line_says_why(
     assert widgets() == before
 
 
-def test_a_board_that_is_captured_is_its_static_view(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_board_that_is_captured_is_its_static_view(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made in a notebook and shown inside %%capture: one output, no widget."""
     board = Pad(fake(), prompt="Ahoy")
     monkeypatch.setattr(hosts, "host", lambda shell: "plain")
     show(board)
-    [view] = shell.display_pub.shown.values()
+    [view] = shell.display_pub.shown()
     assert set(view) == {"text/html", "text/plain"}
     assert "Ahoy" in view["text/plain"]
     assert "The prompt pad is not live here" in view["text/plain"]
 
 
-def test_every_call_for_a_board_makes_one(shell: Shell, trace: Any) -> None:
+def test_every_call_for_a_board_makes_one(shell: Any, trace: Any) -> None:
     """Importing a board's module does not take the place of the function that makes it."""
     for _ in range(2):
         assert isinstance(display.pad(fake()), Pad)

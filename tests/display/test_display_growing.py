@@ -9,9 +9,9 @@ from typing import Any
 
 import hostile
 import pytest
+from front_ends import apply, text_of
 from hypothesis import given
 from hypothesis import strategies as st
-from test_display_stream import apply, text_of
 
 from llama_magic.display.live.growing import Growing, plain
 from llama_magic.display.static.commonmark import read

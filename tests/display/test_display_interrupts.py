@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from display_answers import ASKED, answering
+from front_ends import LAB, answer_views, shell
 from ipywidgets import Widget
 from settled import WATCHDOG
-from test_display_stream import LAB, answer_views, shell
 
 from llama_magic import errors, threads
 from llama_magic.display import show_stream

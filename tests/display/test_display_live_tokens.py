@@ -8,22 +8,12 @@ from typing import Any
 import pytest
 from as_ipython import show
 from display_answers import answering, widgets
+from front_ends import WIDGET
 from settled import boards_rest
-from test_display_boards import WIDGET, Shell
 
 from llama_magic import display
-from llama_magic.display import hosts
 from llama_magic.display.boards.tokens import LiveTokens
 from llama_magic.microscope import tokens as strips
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """A shell in a notebook that shows widgets."""
-    made = Shell()
-    monkeypatch.setattr(hosts, "current_shell", lambda: made)
-    monkeypatch.setattr(hosts, "host", lambda shell: "live")
-    return made
 
 
 def test_the_strip_is_that_of_the_text_as_it_is_typed(loaded: Any) -> None:
@@ -58,7 +48,7 @@ def test_a_key_restarts_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counted == ["w" * 10]
 
 
-def test_what_is_saved_is_what_stands_there(shell: Shell) -> None:
+def test_what_is_saved_is_what_stands_there(shell: Any) -> None:
     """A stand-in with the strip and the cell that makes it; kept as output, no widget is left."""
     before = widgets()
     board = display.live_tokens(answering("x"), "one two")
@@ -66,14 +56,14 @@ def test_what_is_saved_is_what_stands_there(shell: Shell) -> None:
     board._view_count = 1
     board.text.value = "one two {{ three"
     boards_rest()
-    view, widget = shell.display_pub.shown.values()
+    view, widget = shell.display_pub.shown()
     assert set(view) == {"text/html", "text/plain"}
     assert "tokens: 4 tokens" in view["text/plain"]
     assert "%%llama tokens --raw\none two {{ three" in view["text/plain"]
     assert "The live token strip: run this cell again to use it." in widget["text/plain"]
     assert widget[WIDGET]["model_id"] == board.model_id
     board.keep_button.click()
-    view, cell = shell.display_pub.shown.values()
+    view, cell = shell.display_pub.shown()
     assert "tokens: 4 tokens" in view["text/plain"]
     assert "%%llama tokens" not in view["text/plain"]
     assert "%%llama tokens --raw\none two {{ three" in cell["text/plain"]

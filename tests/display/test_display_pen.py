@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import front_ends
 import pytest
 from as_ipython import page_says, show
 from display_answers import answering, widgets
+from front_ends import WIDGET
 from settled import WATCHDOG, boards_rest
-from test_display_boards import WIDGET, Shell
 
 from llama_magic import display
 from llama_magic.display import hosts, to_text
@@ -241,22 +242,22 @@ def test_an_answer_of_elsewhere_has_no_pen(answer: Any) -> None:
 
 def test_what_is_saved_says_the_same_without_the_widget(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in follows each pick: tokens, alternatives, tree, the line in Python; kept, it is all."""
-    shell = Shell()
+    shell = front_ends.shell(kernel=False)
     monkeypatch.setattr(hosts, "current_shell", lambda: shell)
     before = widgets()
     board = answer.live()
     show(board)
-    view, widget = shell.display_pub.shown.values()
+    view, widget = shell.display_pub.shown()
     assert "├─" not in view["text/plain"]
     assert widget[WIDGET]["model_id"] == board.model_id
     assert widget["text/plain"] == "The pen: run this cell again to use it."
     board.look(4)
     boards_rest()
-    view, _ = shell.display_pub.shown.values()
+    view, _ = shell.display_pub.shown()
     assert "what may stand at token 5 (step 4)" in view["text/plain"]
     board.pick(4, " deep")
     boards_rest()
-    view, _ = shell.display_pub.shown.values()
+    view, _ = shell.display_pub.shown()
     assert "└─ deep" in view["text/plain"]
     assert "answer.fork(4, ' deep')" in view["text/plain"]
     said = " ".join(view["text/plain"].partition("least sure first")[2].split())
@@ -266,7 +267,7 @@ def test_what_is_saved_says_the_same_without_the_widget(answer: Any, monkeypatch
     assert "<script" not in view["text/html"]
     board._view_count = 1
     board.keep_button.click()
-    view, line = shell.display_pub.shown.values()
+    view, line = shell.display_pub.shown()
     assert "└─ deep" in view["text/plain"]
     assert "answer.fork(4, ' deep')" in line["text/plain"]
     assert WIDGET not in line

@@ -59,23 +59,26 @@ def log_softmax(row: np.ndarray) -> np.ndarray:
     return shifted - np.float32(math.log(np.exp(shifted).sum(dtype=np.float64)))
 
 
-def test_read_is_the_log_softmax_of_the_logits(real: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["short", "gemma"])
+def test_read_is_the_log_softmax_of_the_logits(
+    name: str, loaded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Log-probability, rank, entropy and the five expected are those of llama_get_logits, to 1e-4, also
     behind the first chunk. Of 262,144 tokens' logits those of 127 tokens are held at once, not of a text."""
-    text = TEXT * 3
-    ids = real.tokenize(text)
-    logits = reference(real, ids)
+    text, model = TEXT * 3, loaded(name)
+    ids = model.tokenize(text)
+    logits = reference(model, ids)
     total = 0.0
     seen: list[int] = []
     decode = Context.decode
 
     def watch(self: Context, tokens: Any, positions: Any, sequences: Any, outputs: Any) -> Any:
-        if self.weights is real.backend.weights:  # another test's answer may still be ending elsewhere
+        if self.weights is model.backend.weights:  # another test's answer may still be ending elsewhere
             seen.append(len(outputs))
         return decode(self, tokens, positions, sequences, outputs)
 
     monkeypatch.setattr(Context, "decode", watch)
-    read = real.read(text)
+    read = model.read(text)
     assert sum(seen) == len(ids)
     if logits.shape[1] > 200_000:
         assert len(seen) >= 2

@@ -28,7 +28,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.text(max_size=4), VALUES, max_size=4), st.booleans(), st.sampled_from([None, 2]))
 def test_partial_only_grows(value: Any, ascii_only: bool, indent: int | None) -> None:
     """Cut at any character, the readable part is part of the next cut's, and of the whole."""
