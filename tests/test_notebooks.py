@@ -34,20 +34,27 @@ def _visible(page: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", " ", body))
 
 
-def _receipts(notebook: Any) -> list[dict[str, Any]]:
+def _saved(notebook: Any, kind: str) -> list[Any]:
+    """Return what the outputs hold of a MIME type."""
     outputs = [o for cell in notebook.cells for o in cell.get("outputs", [])]
-    found = [o["data"][RECEIPT_MIME] for o in outputs if RECEIPT_MIME in o.get("data", {})]
+    return [o["data"][kind] for o in outputs if kind in o.get("data", {})]
+
+
+def _receipts(notebook: Any) -> list[dict[str, Any]]:
+    found = _saved(notebook, RECEIPT_MIME)
     return [one for receipt in found for one in receipt.get("samples", [receipt])]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_every_answer_is_in_both_conversions(path: Path) -> None:
-    """Each word of each answer stands in nbconvert's HTML and in its Markdown."""
+def test_every_answer_and_view_is_in_both_conversions(path: Path) -> None:
+    """Each word of each answer and of each view stands in nbconvert's HTML and in its Markdown."""
     notebook = nbformat.read(path, as_version=4)
     page = set(_words(_visible(TO_HTML.from_notebook_node(notebook)[0])))
     text = set(_words(html.unescape(TO_MARKDOWN.from_notebook_node(notebook)[0])))
-    for receipt in _receipts(notebook):
-        words = set(_words(receipt["text"]))
+    said = [_visible(view) for view in _saved(notebook, "text/html")]
+    assert len(said) >= 4
+    for one in (*said, *(receipt["text"] for receipt in _receipts(notebook))):
+        words = set(_words(one))
         assert words <= page, words - page
         assert words <= text, words - text
 
