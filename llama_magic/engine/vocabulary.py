@@ -34,6 +34,7 @@ class Vocabulary:
         self.n_tokens = native.n_tokens
         self.bos_id = native.bos_id
         self.add_bos = native.add_bos
+        self._halved: dict[str, list[str]] = {}
 
     @property
     def eog_ids(self) -> Sequence[int]:
@@ -48,7 +49,6 @@ class Vocabulary:
         """Ask llama.cpp now for what every use needs: which tokens are no text, and how they are written."""
         self.native.look()
         _ = self.control_texts
-        self._halved: dict[str, list[str]] = {}
 
     # --- whole prompts ----------------------------------------------------------------------
 
