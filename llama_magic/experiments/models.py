@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, OptionError
@@ -68,16 +69,23 @@ def read_models(model: Any, models: Any) -> Models:
                 f"models is a {type(models).__name__}; expected a list of models and names.",
                 remedy="One model goes into model=.",
             )
-        named = {}
-        for one in items_of("The models", models):
-            name = base = _name_of(_checked(one))
-            number = 2
-            while name in named:
-                name, number = f"{base}-{number}", number + 1
-            named[name] = one
+        named = by_name(items_of("The models", models))
     if not named:
         raise OptionError("models is empty.", remedy="Give at least one, or leave it out.")
     return Models(named)
+
+
+def by_name(models: Iterable[Any]) -> dict[str, Any]:
+    """Return models by what tables and axes call them, each another; a file without its folder."""
+    named: dict[str, Any] = {}
+    for one in models:
+        name = _name_of(_checked(one))
+        name = base = PureWindowsPath(name).stem if name.endswith(".gguf") and "://" not in name else name
+        number = 2
+        while name in named:
+            name, number = f"{base}-{number}", number + 1
+        named[name] = one
+    return named
 
 
 def _checked(one: Any) -> Any:

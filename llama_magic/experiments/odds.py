@@ -14,6 +14,7 @@ from llama_magic.experiments.answers import flat
 from llama_magic.experiments.calibration import Calibration, Thresholds, calibrate, foreign_words, weigh
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.scoring import Equals, scores_of
+from llama_magic.model.other_names import ODDS
 from llama_magic.words.given import quoted
 from llama_magic.words.shown import Shown
 from llama_magic.words.tables import percent
@@ -132,6 +133,7 @@ class Decision(Shown):
 class Odds(Results[Decision]):
     """Decisions of `lm.decide`, in row order."""
 
+    _elsewhere = ODDS
     _blank = Decision(0, 0, {}, {})
 
     @property

@@ -42,6 +42,9 @@ class Run(CalledElsewhere, Shown):
     seconds: float = 0.0
     seed: int | None = None
 
+    def _within(self, name: str) -> str:
+        return f"run.inputs[{name!r}]." if name in self.__dict__.get("inputs", ()) else ""
+
     def __repr__(self) -> str:
         said = f"error: {self.error!r}" if self.error is not None else repr(self.text)
         settings = "".join(f", {name}={value!r}" for name, value in self.settings.items())

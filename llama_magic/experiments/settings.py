@@ -12,7 +12,8 @@ from typing import Any
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.experiments.comparing import hashable
 from llama_magic.experiments.prompts import PromptTemplate
-from llama_magic.words.names import meant
+from llama_magic.model.other_names import CALLED_ELSEWHERE
+from llama_magic.words.names import hint
 
 MOST = 100_000  # settings of one call; an axis may have no end
 PROMPT, MODEL = "prompt", "model"  # the axes that are no option and no variable
@@ -49,8 +50,9 @@ def read_settings(
     for name in axes:
         if name not in known and name not in asked:
             raise OptionError(
-                f"The axis {name!r} is neither an option of a call nor a variable of a prompt. "
-                + meant(name, known | asked)
+                f"The axis {name!r} is neither an option of a call nor a variable of a prompt."
+                + hint(name, known | asked, CALLED_ELSEWHERE),
+                remedy=f"A variable stands in the prompt as {{{{ {name} }}}}.",
             )
     prompt_axis = list(prompts) != [""]
     made = []

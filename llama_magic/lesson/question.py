@@ -8,6 +8,7 @@ from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.words import shown
+from llama_magic.words.given import quoted
 from llama_magic.words.shown import Printed
 
 
@@ -49,7 +50,11 @@ def predict(question: str, options: Sequence[str], answer: str | None = None, wh
     """
     texts = not isinstance(options, str) and all(isinstance(option, str) for option in options)
     if not isinstance(question, str) or not texts:
-        raise InputTypeError("A question is a text, and its options are a list of texts.")
+        found = quoted(options if isinstance(question, str) else question)
+        raise InputTypeError(
+            f"A question is a text, and its options are a list of texts; got {found}.",
+            remedy='For example lm.lesson.predict("How many?", ["1", "2", "3"], answer="3").',
+        )
     if len(options) < 2 or len(set(options)) != len(options):
         raise OptionError(f"The options are {list(options)}; expected two or more, each another one.")
     if answer is not None and answer not in options:

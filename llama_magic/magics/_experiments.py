@@ -13,7 +13,7 @@ from llama_magic.experiments.choice import decide as decide_rows
 from llama_magic.experiments.combinations import sweep as sweep_all
 from llama_magic.experiments.each_row import map as map_all
 from llama_magic.experiments.experiment import interrupted
-from llama_magic.experiments.models import Models
+from llama_magic.experiments.models import Models, by_name
 from llama_magic.experiments.results import Results
 from llama_magic.experiments.settings import MOST
 from llama_magic.magics._call import CellRun
@@ -107,8 +107,7 @@ def _common(call: CellRun) -> dict[str, Any]:
     if "models" in options:
         if "model" in options:
             raise OptionError("-m and --models stand together.", remedy="Give all of them in --models.")
-        named = {getattr(one, "name", one): one for one in options["models"]}
-        given["models"] = Models(named, call.kernel.get_model)
+        given["models"] = Models(by_name(options["models"]), call.kernel.get_model)
     else:
         given["model"] = call.kernel.get_model(options.get("model"))
     if "over" in options:

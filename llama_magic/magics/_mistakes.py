@@ -99,6 +99,8 @@ def unknown_option(flag: str, known: Mapping[str, Option], where: str) -> Option
     word = flag.lstrip("-")
     parameter = word.replace("-", "_")
     parameter = OTHER_NAMES.get(parameter, parameter)
+    if where == "%llama history" and flag in ("-n", "--limit", "--tail", "--head"):
+        meant = "%llama history N shows the last N."
     if where == "%llama sampler" and parameter in PARAMETERS:
         meant = f"Write {parameter}=…, without dashes."
     if not meant and len(word) > 1 and (near := likeliest(word, [x[2:] for x in known if x[:2] == "--"])):

@@ -251,6 +251,8 @@ def _check_fit(mode: Mode, options: Mapping[str, Any]) -> None:
             continue
         owners = [m.name for m in table.MODES.values() if any(o.key == key for o in m.options)]
         flag = next(o.flags[-1] for m in table.MODES.values() for o in m.options if o.key == key)
+        if (mode.name, key) == ("decide", "choices"):
+            raise OptionError(f"{flag} means nothing in %%llama decide. Did you mean --options?")
         raise OptionError(
             f"{flag} means nothing in %%llama {mode.name}; it belongs to {' and '.join(owners)}.",
             remedy=f"Write %%llama {owners[0]} …, or leave {flag} out.",

@@ -159,6 +159,17 @@ RUNS = {
         "runs.summary(by='prompt') has each setting's scores, runs.pairs('prompt') says what can be told.",
     ),
 }
+ODDS = {
+    **RUNS,
+    **dict.fromkeys(
+        ("accuracy", "mean", "score", "scores"),
+        "odds.confusion('label') and odds.calibration('label') compare with a column; of lm.decide(score=…) "
+        "odds.summary() has the share.",
+    ),
+    **dict.fromkeys(
+        ("probabilities", "choices", "answers"), "[one.probabilities for one in odds], or odds.to_pandas()."
+    ),
+}
 COUNTS = {
     **dict.fromkeys(("input_tokens", "prompt_eval_count"), "usage.prompt_tokens."),
     **dict.fromkeys(("output_tokens", "eval_count"), "usage.completion_tokens."),
@@ -181,8 +192,8 @@ class CalledElsewhere:
 
         def __getitem__(self, key: object) -> Any:
             # A dict in openai's and llama-cpp-python's habit, a list where n= was thought to be given.
-            known = self._elsewhere.get(key) if isinstance(key, str) else None
-            if known is None and isinstance(key, str) and hasattr(self, key):
+            known = self._elsewhere.get(key) or self._within(key) if isinstance(key, str) else None
+            if not known and isinstance(key, str) and hasattr(self, key):
                 known = f"{self._called}.{key}."
             raise InputTypeError(
                 f"A {type(self).__name__} is no dict or list, and has no [{key!r:.40}].",

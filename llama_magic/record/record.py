@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from llama_magic.words.shown import Printed
 from llama_magic.words.signature import checked
 from llama_magic.words.tables import Table, brief
 
+_OF_A_BATCH = re.compile("[0-9a-f]{64}")  # a digest, by which a batch finds its rows again
 _COLUMNS = ("answer", "request", "label", "time", "tag", "receipt", "more")
 _TABLE = (
     "id", "time", "tag", "label", "model", "mode", "prompt", "text", "seed", "seeded", "finish_reason",
@@ -175,7 +177,8 @@ def _summary(row: tuple[Any, ...]) -> tuple[Any, ...]:
     one, label, number = _completion(row), *row[-2:]
     when, answer = one.time.partition(".")[0].replace("T", " "), (brief(one.question), brief(one.text))
     ended = (one.usage.completion_tokens, one.finish_reason, str(one.seed))
-    return (number, when, one.tag or "", label or "", one.mode, one.model, *answer, *ended)
+    shown = "" if label is None or _OF_A_BATCH.fullmatch(label) else label
+    return (number, when, one.tag or "", shown, one.mode, one.model, *answer, *ended)
 
 
 def _completion(row: tuple[Any, ...]) -> Completion[Any]:

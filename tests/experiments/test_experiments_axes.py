@@ -53,3 +53,13 @@ def test_an_object_that_can_be_called_is_a_function_of_the_row() -> None:
         assert [run.answer() for run in runs] == ["y", "z"]
     with pytest.raises(lm.InputTypeError, match="expected a list of texts"):
         lm.decide(ROWS, PROMPTS["one"], options=Words, model=scripted_model())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("temp", r"Did you mean temperature\?"), ("style", r"prompt\.\nA variable stands in the prompt as")],
+)
+def test_an_axis_that_is_nothing_here_says_what_it_may_be(name: str, words: str) -> None:
+    """Another library's name of an option leads to ours; a variable is to stand in the prompt."""
+    with pytest.raises(lm.OptionError, match=words):
+        lm.sweep("Mood?", over={name: [0, 1]}, model=scripted_model())

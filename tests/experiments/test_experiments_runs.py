@@ -132,6 +132,9 @@ def test_a_model_that_cannot_be_had_costs_the_others_nothing(tmp_path: Path) -> 
     runs = lm.map(["x"], models=[model, str(tmp_path / "none.gguf")])
     assert [run.text for run in runs] == ["x", ""]
     assert isinstance(runs[1].error, lm.SourceError)
+    assert [run.settings["model"] for run in runs] == ["here", "none"]  # a file without its folder
+    both = lm.map(["x"], models=[str(tmp_path / folder / "none.gguf") for folder in "ab"])
+    assert [run.settings["model"] for run in both] == ["none", "none-2"]
     with pytest.raises(lm.SourceError):
         lm.map(["x"], model=str(tmp_path / "none.gguf"))
 

@@ -239,6 +239,8 @@ def test_another_file_is_named(scripted_model: Any, monkeypatch: pytest.MonkeyPa
     assert (verdict.step, verdict.expected, verdict.found) == (0, "bc", "bd")  # other vocabularies: words
     assert [reason[0] for reason in verdict.reasons] == ["file"]
     assert "scripted-0.gguf" in verdict.reasons[0][1]
+    said = display.to_text(lm.verify([answer, answer], model=other)).replace("\n", " ")
+    assert f"2 answers are of {verdict.reasons[0][1]}, which was not found here: load it" in said
     monkeypatch.setattr(finding, "models_here", lambda: [other])
     assert lm.verify([answer]).verdicts[0].reasons == verdict.reasons
     monkeypatch.setattr(finding, "models_here", list)

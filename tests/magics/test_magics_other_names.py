@@ -48,6 +48,7 @@ from llama_magic.request.stages import OTHER_NAMES, PARAMETERS
         ("structured Mail", "Did you mean --schema Mail?"),
         ("-n twenty", "-n is 'twenty'; expected a whole number, 1 or more, or the name of a variable."),
         ("--system Be kind", "quote a value that holds blanks"),
+        ("decide df --choices yes,no", "Did you mean --options?"),
         ("map", "where DF is a variable that holds the rows"),
     ],
 )
@@ -70,6 +71,7 @@ def test_a_cell_knows_what_others_call_its_options(line: str, said: str) -> None
         ("kv --seed 5", "It belongs to %%llama complete"),
         ("chat -m far Say hi", "It belongs to %%llama chat, with two %, and the text in the lines below."),
         ("history --last 5", "%llama history N"),
+        ("history -n 3", "%llama history N"),
         ("list", "Did you mean models?"),
         ("last", "Did you mean history?"),
         ("rm x", "Did you mean unload?"),

@@ -104,7 +104,7 @@ def test_a_name_that_the_package_has_not_leads_to_one_that_is_there(name: str, w
 def test_an_answer_taken_for_a_dict_or_a_list_says_what_to_write() -> None:
     """`r["choices"][0]`, `usage["total_tokens"]`, `run["text"]`, `runs["answer"]`: each names ours."""
     model = scripted_model(lambda _: "ok")
-    runs: Any = lm.map(["a"], model=model, progress=False)
+    runs: Any = lm.map([{"body": "a"}], "{{ body }}", model=model, progress=False)
     answer: Any = model.chat("hi")
     chunk: Any = next(iter(model.chat("hi", stream=True)))
     for whose, key, words in (
@@ -115,17 +115,23 @@ def test_an_answer_taken_for_a_dict_or_a_list_says_what_to_write() -> None:
         (answer.usage, "output_tokens", "Here: usage.completion_tokens."),
         (answer.usage, 0, "Here: usage.NAME"),
         (chunk, "choices", "Here: chunk.delta"),
-        (runs[0], "text", "Here: run.text."),
+        (runs[0], "body", "Here: run.inputs['body']."),
         (runs[0], "label", "run.inputs the row"),
+        (runs[0], "text", "Here: run.text."),
         (runs, "answer", "to_pandas() has columns"),
     ):
         with pytest.raises(InputTypeError) as caught:
             whose[key]
         assert words in str(caught.value)
+    with pytest.raises(AttributeError, match=r"Here: run\.inputs\['body'\]\."):
+        _ = runs[0].body
     with pytest.raises(AttributeError, match=r"Here: run\.answer\(\)"):
         _ = runs[0].usage
     with pytest.raises(AttributeError, match=r"Here: runs\.failures"):
         _ = runs.errors
+    odds: Any = lm.Odds(None, {})
+    with pytest.raises(AttributeError, match=r"Here: odds\.confusion\('label'\)"):
+        _ = odds.accuracy
     assert copy.copy(runs[0]) == runs[0]
 
 

@@ -92,6 +92,10 @@ def test_an_answer_is_kept_once(path: Path) -> None:
     record.add(first)
     assert [one.tag for one in record] == ["mine", "all"]
     assert record.find(label="row 1") == [first]
+    assert "row 1" in str(record)
+    record.add(first, label="0f" * 32)  # as a batch calls its rows: nothing to read
+    assert "0f0f" not in str(record)
+    record.add(first, label="row 1")
     assert [one.text for one in record.find(request=first.request)] == ["one", "two"]
     assert record.find(request="none") == []
     with pytest.raises(OptionError, match="one of them"):

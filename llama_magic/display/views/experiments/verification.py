@@ -29,6 +29,10 @@ def verification(found: Verification) -> list[Node]:
     if rows:
         headers = ("answer", "differs from token", "was", "is here", "what else differs")
         out.append(Grid(Table(headers, rows)))
+    files = Counter(then for verdict in found.verdicts for what, then, _ in verdict.reasons if what == "file")
+    for file, count in files.items():
+        what = f"{counted(count, 'answer')} {'is' if count == 1 else 'are'} of {file}"
+        out.append(Line(f"{what}, which was not found here: load it, and verify again."))
     if found.unseeded:
         what = counted(found.unseeded, "answer")
         verb = "was" if found.unseeded == 1 else "were"
