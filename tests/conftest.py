@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
-import hashlib
 import importlib
 import importlib.util
 import itertools
@@ -14,14 +13,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import random_models
 from hypothesis import HealthCheck, settings
-from scripted_gguf import BUILT, EOS, Scripted, build, chain
+from scripted_gguf import EOS, Scripted, build, chain
 from short_model import SHORT, shorten
 from stand_ins import taken
 
@@ -56,47 +54,12 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_trial_a_file() -> Iterator[None]:
-    """Try a file in a child once a session, however many caches and options tests have.
-
-    Files built alike stand for each other, once for each choice of options. A trial costs 0.4 s of CPU, of a
-    real model 2 s. What fails is tried each time, and so is what a test has changed the child of.
-    """
-    from llama_magic.engine import crash_check
-
-    child, command, survived = crash_check.run_child, crash_check.command, {}
-
-    def run(trial: crash_check.Trial, size: int) -> crash_check.TrialVerdict:
-        forms = [_form(path) for path in trial.paths]
-        # What came of a trial names the weights' layout, and the load goes by it: it is of the key.
-        real = (trial.use_extra_bufts, *map(_digest, () if all(forms) else trial.paths))
-        key = (replace(trial, paths=()), *forms) if all(forms) else real
-        if crash_check.command is not command or key not in survived:
-            verdict = child(trial, size)
-            if not verdict.survived or crash_check.command is not command:
-                return verdict
-            survived[key] = verdict
-        return survived[key]
+    """Try a file in a child once a session, however many caches and options tests have."""
+    import trials  # it may load libgomp: not before what is set above
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(crash_check, "run_child", run)
+        patch.setattr(trials.crash_check, "run_child", trials.once())
         yield
-
-
-def _form(path: str) -> str:
-    """Return of what form a file is that this process built, and nobody has changed since."""
-    built, form = BUILT.get(path, (None, ""))
-    return form if built == os.stat(path).st_mtime_ns else ""
-
-
-def _digest(path: str) -> str:
-    known = os.stat(path)
-    return _digest_of(path, known.st_ino, known.st_size, known.st_mtime_ns)
-
-
-@functools.cache  # asked for at each load with a cache of its own: 90 MB each time
-def _digest_of(path: str, *_as_it_is: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @pytest.fixture
