@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+from collections.abc import Callable
 from typing import Protocol
 
 from llama_magic.engine.native import release_pool, spinning
@@ -41,6 +42,7 @@ class Compute:
         self._busy: set[Worker] = set()  # those whose last turn left something to do
         self._alone: Worker | None = None  # the only one of them, after a round in which nobody rang
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.quiet: Callable[[], bool] = self._bell.empty  # whether nobody rings
         self._taken = threading.Lock()  # by the thread, once and for all
         self._ident = 0
 
@@ -68,7 +70,7 @@ class Compute:
 
     def may_go_on(self, worker: Worker) -> bool:
         """Whether no other worker has anything to do, and nobody has rung since that was found."""
-        return self._alone is worker and self._bell.empty()
+        return self._alone is worker and self.quiet()
 
     def wake(self) -> None:
         """Say that there is work. Any thread, also while garbage is collected: it takes no lock."""

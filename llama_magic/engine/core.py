@@ -186,7 +186,7 @@ class Core:
             self._step(lane)
         # A lane that has no other beside it goes on until somebody asks for something, who rings.
         while len(busy) == 1 and shared.may_go_on(self) and busy[0].busy and not self.stopping:
-            self._step(busy[0])
+            self._step(busy[0], shared.quiet)
 
     def _busy(self) -> bool:
         return any(lane.busy for lane in self.lanes)
@@ -194,9 +194,9 @@ class Core:
     def _has(self, job: Job) -> bool:
         return any(lane.has(job) for lane in self.lanes)
 
-    def _step(self, lane: Lane) -> None:
+    def _step(self, lane: Lane, quiet: Callable[[], bool] = bool) -> None:
         try:
-            lane.step()
+            lane.step(quiet)
         except BaseException as error:
             lane.fail(error)
 

@@ -33,7 +33,8 @@ class StepStore:
             self._rows = np.empty(self._shape, np.float32)
         place = self._count % self.capacity
         self._rows[place] = logits
-        self._masks.pop(place, None)
+        if self._masks:
+            self._masks.pop(place, None)
         self._count += 1
         return self._count - 1
 

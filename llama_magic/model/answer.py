@@ -166,27 +166,26 @@ class Assembler:
             self.stats.prompt_done = now
 
     def _token(self, event: TokenEvent) -> None:
-        self.stats.last_token = time.perf_counter()
-        self.stats.first_token = self.stats.first_token or self.stats.last_token
-        sample = self.samples[event.sample]
-        sample.guess(event.struck, guessed=event.guessed)
-        sample.ids.append(event.token)
-        sample.forced += event.forced
+        index, token, text, forced, logprob, _, outside, guessed, struck = event
+        stats, sample = self.stats, self.samples[index]
+        stats.last_token = time.perf_counter()
+        if not stats.first_token:
+            stats.first_token = stats.last_token
+        if guessed or struck:
+            sample.guess(struck, guessed=guessed)
+        sample.ids.append(token)
+        sample.forced += forced
         logprobs: tuple[TokenLogprob, ...] = ()
-        if event.logprob is not None and self.request.logprobs is not None:
+        if logprob is not None and self.request.logprobs is not None:
             logprobs = (self._logprob(event),)
             sample.logprobs += logprobs
         begin = len(sample.raw)
-        delta, thinking, calls = sample.read(event.text)
+        delta, thinking, calls = sample.read(text)
         if self.request.measure_outside:
-            outside = math.nan if event.outside_mass is None else event.outside_mass
-            logprob = math.nan if event.logprob is None else event.logprob
-            sample.scores.append((begin, len(sample.raw), outside, logprob))
-        if self.silent:
-            return
-        more = {"forced": int(event.forced), "guessed": int(event.guessed)}
-        token = (event.token,)
-        self._send(event.sample, delta, thinking, token, logprobs, calls, struck=event.struck, **more)
+            mass, wish = (math.nan if told is None else told for told in (outside, logprob))
+            sample.scores.append((begin, len(sample.raw), mass, wish))
+        if not self.silent:
+            self._send(index, delta, thinking, (token,), logprobs, calls, None, struck, forced, guessed)
 
     def _finish(self, event: FinishEvent) -> None:
         sample = self.samples[event.sample]
@@ -196,7 +195,8 @@ class Assembler:
         delta, thinking, calls = sample.read(event.text, final=True)
         late = self.timed_out and event.reason == "interrupted"
         sample.reason, sample.stop = "timeout" if late else event.reason, event.stop
-        self._send(event.sample, delta, thinking, (), (), calls, reason=sample.reason, struck=event.struck)
+        if not self.silent:
+            self._send(event.sample, delta, thinking, (), (), calls, sample.reason, event.struck)
 
     def _send(
         self,
@@ -208,17 +208,17 @@ class Assembler:
         calls: tuple[dict[str, Any], ...],
         reason: Any = None,
         struck: tuple[int, ...] = (),
-        **more: Any,
+        forced: bool = False,
+        guessed: bool = False,
     ) -> None:
-        if self.silent:
-            return
         sample = self.samples[index]
-        begun, thought, given = sample.unsent
-        sample.unsent = "", "", ()
-        delta, thinking = begun + delta, thought + thinking
-        ids = given + ids
-        more["struck"] = tuple(self.piece(token).decode("utf-8", "replace") for token in struck)
-        self.deliver(Chunk(delta, sample.text, ids, logprobs, reason, thinking, None, index, calls, **more))
+        if sample.unsent is not None:
+            begun, thought, given = sample.unsent
+            sample.unsent = None
+            delta, thinking, ids = begun + delta, thought + thinking, given + ids
+        failed = tuple([self.piece(token).decode("utf-8", "replace") for token in struck])
+        told = delta, sample.text, ids, logprobs, reason, thinking, None, index, calls, ()
+        self.deliver(Chunk(*told, int(forced), int(guessed), failed))
 
     def _logprob(self, event: TokenEvent) -> TokenLogprob:
         def shown(token: int) -> str:

@@ -40,7 +40,7 @@ class Sample:
     calls: list[str] = field(default_factory=list)  # tool calls as they were written
     through: int = 0  # how many of them are
     called: list[dict[str, Any]] = field(default_factory=list)  # these, as data
-    unsent: tuple[str, str, tuple[int, ...]] = ("", "", ())
+    unsent: tuple[str, str, tuple[int, ...]] | None = None
 
     def begin(self, ids: tuple[int, ...], text: str) -> None:
         """Take in what the answer is given to begin with."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_context import Asked, FakeContext, FakeRecurrentContext, GreedyChain, lane_of, run
+from fake_context import Asked, FakeContext, FakeRecurrentContext, GreedyChain, lane_of, quiet, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +14,7 @@ from llama_magic.engine.lanes.exact import ExactLane
 from llama_magic.engine.lanes.lanes import Lanes
 from llama_magic.engine.lanes.shared import SharedLane
 from llama_magic.engine.lanes.together import TogetherLane
+from llama_magic.request.events import FinishEvent
 
 
 @pytest.fixture(autouse=True)
@@ -183,6 +184,34 @@ def test_a_cancelled_job_ends_and_the_others_go_on() -> None:
         assert written == (expected if index in (1, 2) else expected[: len(written)])
     assert 0 < len(some[0].written[0]) < 20
     assert some[3].written == [[]]
+
+
+@pytest.mark.parametrize("kind", [SharedLane, ExactLane, TogetherLane])
+def test_a_step_goes_on_until_somebody_rings_or_an_answer_ends(kind: Any) -> None:
+    """Then who waits comes in, and who was cancelled goes; each token is told in its turn, and none twice."""
+    lane = lane_of(kind, FakeContext(64, 4))
+    first, second, third = some = [Asked([1, 2], 9, n=2), Asked([1, 2, 3], 20), Asked([5], 3)]
+    first.job.request.speculate = second.job.request.speculate = kind is not ExactLane
+    lane.submit(first.job)
+    lane.step(quiet(3))
+    lane.step(quiet(100))
+    assert [len(written) for written in first.written] == [9, 8]
+    lane.step(quiet(100))
+    assert (first.written, lane.busy) == (first.expected, False)
+
+    def rung() -> bool:
+        if len(second.written[0]) == 5:
+            lane.submit(third.job)
+            lane.cancel(second.job)
+        return len(second.written[0]) < 6
+
+    lane.submit(second.job)
+    lane.step(rung)
+    assert [event.reason for event in second.events if isinstance(event, FinishEvent)] == ["interrupted"]
+    assert second.written == [second.expected[0][:5]]
+    lane.step(quiet(2))
+    assert third.written == third.expected
+    assert [one.error for one in some] == [None] * 3
 
 
 def test_an_error_ends_every_job_and_leaves_an_empty_cache() -> None:

@@ -49,7 +49,7 @@ class Cells:
         self.cut = cut
         self.helpers = range(len(self.slots), sequences)  # sequences that no request uses
         self._scratch, self._pin = self.helpers
-        self._pinned = False
+        self.pinned = False  # whether cells are held in their places
         # Cells further back than this may be given away by llama.cpp; 0: none are.
         self._reach = 0 if store.recurrent else window
 
@@ -96,6 +96,10 @@ class Cells:
         self.park(slot)
         return slot
 
+    def lay(self, count: int) -> bool:
+        """See to it that the next `count` cells may come; False where there is no room."""
+        return True  # llama.cpp says so
+
     # --- cutting --------------------------------------------------------------------------
 
     def trim(self, slot: Slot, length: int) -> bool:
@@ -103,7 +107,7 @@ class Cells:
         if length < len(slot.tokens) and not self._let_go(slot, length):
             self.empty(slot)
             return False
-        if self._pinned:
+        if self.pinned:
             # What is cut off must leave its cells, or the next ones would lie behind it.
             self.memory.remove(self._pin, length)
         slot.cut(length)
@@ -208,7 +212,7 @@ class Cells:
                 return False
             for target in (slot.sequence, self._pin):
                 self.memory.copy(self._scratch, target, -1, -1)
-            self._pinned = True
+            self.pinned = True
             self.memory.remove(self._scratch, -1)
         slot.tokens = list(stored.tokens)
         slot.n_read = stored.n_read
@@ -216,9 +220,9 @@ class Cells:
 
     def unpin(self) -> None:
         """Let go of the cells that were held in their places."""
-        if self._pinned:
+        if self.pinned:
             self.memory.remove(self._pin, -1)
-            self._pinned = False
+            self.pinned = False
 
     def takes(self, stretch: Stretch, look: Callable[[int], bool] = lambda sequence: True) -> bool:
         """Whether llama.cpp takes a saved stretch as what it says it is; leaves no trace of it.
@@ -281,7 +285,7 @@ class Cells:
         self._clear()
 
     def _clear(self) -> None:
-        self._pinned = False
+        self.pinned = False
         self.memory.clear(data=True)  # a NaN in a cell is NaN for who does not look at it, too
         for slot in self.slots:
             slot.cut(0)

@@ -57,7 +57,7 @@ class OrderedCells(Cells):
 
     def restore(self, slot: Slot, stored: StoredPrefix) -> bool:
         restored = self.lay(len(stored.tokens)) and super().restore(slot, stored)
-        self._pinned = False  # so that neither `unpin` nor `trim` lets go of what is pinned
+        self.pinned = False  # so that neither `unpin` nor `trim` lets go of what is pinned
         return restored
 
     def reset(self) -> None:

@@ -28,6 +28,7 @@ class Batch:
         self.outputs: list[int] = []
         self.matchers: list[Matcher] = []
         self.jobs: set[Job] = set()
+        self.read = False  # whether tokens of a prompt were in it
 
     def narrow(self, room: int) -> None:
         """Let no more than `room` further tokens in."""
@@ -52,6 +53,13 @@ class Batch:
             self.outputs.append(len(self.tokens) - 1)
             if running.matcher is not None:
                 self.matchers.append(running.matcher)
+
+    def move_on(self) -> None:
+        """Become the batch of the tokens that were drawn from this one, of which each sample had one."""
+        for i, (running, part, _) in enumerate(self.parts):
+            self.positions[i] = past = self.positions[i] + 1
+            part[0] = self.tokens[i] = running.tokens[past]
+        self.read = False
 
     def draft(self, guesses: Sequence[int]) -> None:
         """Add tokens that may come next, behind those of the sample that was added last."""

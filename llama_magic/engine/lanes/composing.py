@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from llama_magic.engine.lanes import drafting
@@ -25,6 +26,9 @@ class Composing(drafting.Guessing, Protocol):
     company: bool
     apart: bool
     read_last: bool
+
+    @property
+    def waiting(self) -> Collection[Running]: ...
 
     def chunk(self, running: Running) -> int:
         """Return how many tokens of a prompt to read next."""
@@ -55,6 +59,23 @@ def compose(lane: Composing) -> Batch:
         if batch.parts and not lane.begins(running):
             break
         batch.add(running, lane.chunk(running))
+    return batch
+
+
+def following(lane: Composing, batch: Batch) -> Batch | None:
+    """Return the batch that comes next within a step; None where others may come in, or one is to go."""
+    parts = batch.parts
+    if len(parts) != len(lane.running) or (batch.read and lane.waiting):  # who may wait for a prompt
+        return None
+    for running, *_ in parts:
+        if running.done or running.job.cancelled or len(running.tokens) != running.n_past + 1:
+            return None
+    guesses = len(parts) <= drafting.MOST_SAMPLES and any(r.drafter is not None for r, *_ in parts)
+    if len(batch.tokens) > len(parts) or (guesses and len(parts) > 1):
+        return compose(lane)
+    batch.move_on()
+    if guesses:
+        drafting.draft(lane, batch, parts[0][0])
     return batch
 
 

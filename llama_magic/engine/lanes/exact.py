@@ -38,7 +38,7 @@ class ExactLane(Lane):
 
     def _begin(self, running: Running) -> None:
         limit = running.n_prompt - 1 if running.request.reuse else 0
-        self._look(running)
+        running.look(self.kv)
         slot = take_exact(self.kv, running.tokens, limit)
         self._start(running, slot, len(slot.tokens))
 

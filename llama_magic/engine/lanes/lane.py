@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 
 from llama_magic.engine.ahead import Ahead
 from llama_magic.engine.job import Job
 from llama_magic.engine.kv.cells import Cells
-from llama_magic.engine.kv.reuse import checkpoints, common_with
+from llama_magic.engine.kv.reuse import checkpoints
 from llama_magic.engine.kv.slots import Slot, cells_used
 from llama_magic.engine.kv.store import PrefixStore
 from llama_magic.engine.lanes import drafting
 from llama_magic.engine.lanes.batch import Batch
-from llama_magic.engine.lanes.composing import compose
+from llama_magic.engine.lanes.composing import compose, following
 from llama_magic.engine.lanes.draft_model import DraftModel
 from llama_magic.engine.lanes.flight import Flights
 from llama_magic.engine.lanes.logits import NoLogitsError
@@ -89,8 +90,11 @@ class Lane:
         """Stop what is being decoded, for good. Any thread."""
         self._flights.halt()
 
-    def step(self) -> None:
-        """Admit what fits, decode one batch, draw a token for each sequence that is through its prompt."""
+    def step(self, quiet: Callable[[], bool] = bool) -> None:
+        """Admit what fits, decode a batch, draw a token for each sequence that is through its prompt.
+
+        While it is `quiet` and nobody ends, go on: each batch is then the one before, a token further.
+        """
         self.reap_cancelled()
         # Who was sent back waits until another has ended: admitted at once it would be sent back at once.
         if self._spoiled and not self.running:
@@ -100,15 +104,20 @@ class Lane:
             self._admit()
             self._retire()  # a constraint may have failed to open
         if self.running:
-            self._go_on()
+            self._go_on(quiet)
             self.reap_cancelled()
 
-    def _go_on(self) -> None:
-        status = self._decode(batch := compose(self))
-        if status is DecodeStatus.DONE:
+    def _go_on(self, quiet: Callable[[], bool]) -> None:
+        batch = compose(self)
+        self._flights.take_off(batch.jobs)
+        while (status := self._decode(batch)) is DecodeStatus.DONE:
             with gathered:
                 self._harvest(batch)
-        elif status is DecodeStatus.NO_CELLS:
+            follows = following(self, batch) if quiet() else None
+            if follows is None:
+                return
+            batch = follows
+        if status is DecodeStatus.NO_CELLS:
             self._make_room()
 
     def fail(self, error: BaseException) -> None:
@@ -150,7 +159,8 @@ class Lane:
         return True  # whatever else is in a batch
 
     def _decode(self, batch: Batch) -> DecodeStatus:
-        self._flights.take_off(batch.jobs)
+        if not self.kv.lay(len(batch.tokens)):
+            return DecodeStatus.NO_CELLS
         if batch.matchers:
             self._ahead.start(batch.matchers)
         try:
@@ -158,7 +168,8 @@ class Lane:
         finally:
             if batch.matchers:
                 self._ahead.wait()
-            self.kv.unpin()
+            if self.kv.pinned:
+                self.kv.unpin()
         if status is DecodeStatus.ABORTED:
             # Whole ubatches may have been written: go back to what was known before. (Where no
             # cells were found nothing was written: llama.cpp looks for all of them first.)
@@ -173,14 +184,11 @@ class Lane:
             slot = running.slot
             assert slot is not None
             index += len(part)
-            was_reading = running.reading
-            slot.extend(part, running.n_prompt)
-            if was_reading:
-                if len(slot.tokens) in running.checkpoints:
-                    self.kv.keep_copy(slot)
-                running.report_prompt()
-                if not running.reading:
-                    self._prompt_done(running)
+            if len(slot.tokens) < running.n_prompt:
+                batch.read = True
+                self._note_read(running, slot, part)
+            else:
+                slot.tokens += part
             if len(slot.tokens) == len(running.tokens) and not running.job.cancelled:
                 try:
                     running.advance(self.context, index)
@@ -191,8 +199,12 @@ class Lane:
                     self._fail_job(running.job, error)
             index += len(guesses)
 
-    def _prompt_done(self, running: Running) -> None:
-        if running.index == 0:
+    def _note_read(self, running: Running, slot: Slot, part: list[int]) -> None:
+        slot.extend(part, running.n_prompt)
+        if len(slot.tokens) in running.checkpoints:
+            self.kv.keep_copy(slot)
+        running.report_prompt()
+        if not running.reading and running.index == 0:
             stats = running.job.stats
             stats.prompt_done = time.perf_counter()
             self.read_tokens += running.n_prompt - stats.cached_tokens
@@ -263,35 +275,23 @@ class Lane:
             return
         running.report_prompt(cached)
 
-    def _look(self, running: Running) -> None:
-        """Note what there is for a job to reuse, before it has a slot, so that it can be said why not."""
-        job = running.job
-        if not job.stats.started:
-            job.found = bool(self.kv.store.entries) or any(slot.tokens for slot in self.kv.slots)
-            if self.cut or self.weights.recurrent:  # else all that is common is reused
-                job.common = common_with(self.kv, running.tokens)
-
     def fits(self, running: Running) -> bool:
         """Whether a sample has its cells to the end beside those that run, which have theirs."""
         if not self.weights.attends:
             return True  # a recurrent state for each sequence, and no cells
         held = cells_used(r.slot for r in self.running if r.slot is not None)
-        shared = running.n_prompt - 1 if self._shares_prompt(running) else 0
         held += sum(r.n_most - r.n_past for r in self.running)  # are to come
-        return held + running.n_most - shared <= self.cells
-
-    def _shares_prompt(self, running: Running) -> bool:
-        """Whether a running sample of the job lends its cells of the prompt; a recurrent state none."""
-        return not self.weights.recurrent and any(not o.reading for o in siblings(running, self.running))
+        # A running sample of the job lends its cells of the prompt; a recurrent state none.
+        lent = not self.weights.recurrent and (self.cut or running.request.reuse)
+        shared = lent and any(not other.reading for other in siblings(running, self.running))
+        return held + running.n_most - (running.n_prompt - 1 if shared else 0) <= self.cells
 
     def _make_room(self) -> None:
         """Free cells after llama.cpp found none: idle sequences first, then the youngest running one."""
         if self.kv.evict():
             return
         if len(self.running) == 1:
-            raise BackendError(
-                f"The KV cache ({self.cells:,} cells) is full, though the guard let the request pass."
-            )
+            raise BackendError(f"The KV cache ({self.cells:,} cells) is full, though the guard let it pass.")
         youngest = self.running.pop()
         assert youngest.slot is not None
         self.kv.empty(youngest.slot)

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from llama_magic.engine.job import Job
+from llama_magic.engine.kv.cells import Cells
+from llama_magic.engine.kv.reuse import common_with
 from llama_magic.engine.kv.slots import Slot
 from llama_magic.engine.lanes.guesses import Drafter, Trust
 from llama_magic.engine.lanes.logits import LogitRow, NoLogitsError
@@ -20,6 +22,8 @@ from llama_magic.request.text import TextStream
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_made = tuple.__new__  # a named tuple's own way to be made is a Python function
 
 
 class Running:
@@ -35,6 +39,7 @@ class Running:
         self.slot: Slot | None = None
         self.checkpoints: frozenset[int] = frozenset()  # behind so many tokens the state is kept
         self._chain: SamplerChain | None = None
+        self._last = self.n_prompt + request.max_tokens  # so many tokens there are at most
         self.matcher: Matcher | None = None
         self.text, _ = TextStream.begun(request.stops, map(self._piece, request.begun))
         self.tape = job.tapes[index] if job.tapes else None
@@ -98,6 +103,13 @@ class Running:
         past = self.n_past
         return min((end - past for end in self.checkpoints if end > past), default=math.inf)
 
+    def look(self, kv: Cells) -> None:
+        """Note what there is for its job to reuse, before it has a slot, so that it can be said why not."""
+        if not self.job.stats.started:
+            self.job.found = bool(kv.store.entries) or any(slot.tokens for slot in kv.slots)
+            if kv.cut or kv.recurrent:  # else all that is common is reused
+                self.job.common = common_with(kv, self.tokens)
+
     # --- after a decode -------------------------------------------------------------------
 
     def advance(self, context: Context, index: int) -> None:
@@ -137,10 +149,10 @@ class Running:
 
     def _draw(self, context: Context, index: int, logits: NDArray[np.float32]) -> int:
         """Return the token that is drawn from the row at batch index `index`. Raises where none can be."""
-        chain = self.chain
+        chain = self._chain or self.chain
         likeliest = int(logits.argmax())  # the place of a NaN, where there is one
         peak: float = logits.item(likeliest)
-        if not math.isfinite(peak):
+        if not -math.inf < peak < math.inf:
             # llama.cpp would draw nonsense from NaN, and end the process where nothing is left.
             kind = BackendError if peak == -math.inf else NoLogitsError  # the former is of this answer alone
             raise kind(
@@ -169,9 +181,9 @@ class Running:
         outside: float | None = None,
     ) -> None:
         stats = self.job.stats
-        now = time.perf_counter()
-        stats.first_token = stats.first_token or now
-        stats.last_token = now
+        stats.last_token = time.perf_counter()
+        if not stats.first_token:
+            stats.first_token = stats.last_token
         if token in self.stop_ids:
             self.finish("stop", stop=self.request.stop_texts.get(token))
             return
@@ -181,10 +193,11 @@ class Running:
         self.tokens.append(token)
         stats.generated += 1
         text = self.text.decode(self._piece(token))
-        self.job.sink(TokenEvent(self.index, token, text, forced, logprob, top, outside, guessed, struck))
+        told = self.index, token, text, forced, logprob, top, outside, guessed, struck
+        self.job.sink(_made(TokenEvent, told))
         if self.text.stop is not None or (self.matcher is not None and self.matcher.finished):
             self.finish("stop")
-        elif self.n_generated >= self.request.max_tokens:
+        elif len(self.tokens) >= self._last:
             self.finish("length")
 
     def _take_forced(self) -> None:

@@ -62,11 +62,11 @@ class SharedLane(Lane):
         finally:
             self.reader.close()
 
-    def _go_on(self) -> None:
+    def _go_on(self, quiet: Callable[[], bool]) -> None:
         """Read a prompt apart where that is its turn and worth it; else as every lane."""
         who = self.reader.next(self) if self.apart and len(self.running) > 1 else None
         if who is None or (self.read_last and not all(map(still_read, self.running))):
-            super()._go_on()
+            super()._go_on(quiet)
         else:
             self.read_last = True
             self.reader.read(self, who)
@@ -105,14 +105,11 @@ class SharedLane(Lane):
                     return True
         return False
 
-    def _shares_prompt(self, running: Running) -> bool:
-        return running.request.reuse and super()._shares_prompt(running)
-
     def _place(self, running: Running) -> bool:
         """Give a sample a slot, with the longest prefix that is held anywhere."""
         limit = len(running.tokens) - 1  # the last token is decoded in any case: its logits are needed
         slot: Slot | None = None
-        self._look(running)
+        running.look(self.kv)
         if running.request.reuse:
             slot = take_longest(self.kv, running.tokens, limit)
         if slot is None:

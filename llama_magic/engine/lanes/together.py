@@ -5,9 +5,7 @@ from __future__ import annotations
 from llama_magic.engine.kv.cells import Cells
 from llama_magic.engine.kv.ordered import OrderedCells
 from llama_magic.engine.kv.store import PrefixStore
-from llama_magic.engine.lanes.batch import Batch
 from llama_magic.engine.lanes.shared import SharedLane
-from llama_magic.engine.native import DecodeStatus
 
 
 class TogetherLane(SharedLane):
@@ -25,8 +23,3 @@ class TogetherLane(SharedLane):
         return OrderedCells(
             self.context, self.context.options.sequences, store, size=self.cells, window=self.weights.n_swa
         )
-
-    def _decode(self, batch: Batch) -> DecodeStatus:
-        if not self.kv.lay(len(batch.tokens)):
-            return DecodeStatus.NO_CELLS
-        return super()._decode(batch)

@@ -205,9 +205,10 @@ class Context:
         self._batch.n_tokens = n
 
     def _run(self) -> DecodeStatus:
-        openmp.find_room(self._threads)
-        spinning.decodes(self.options.threads)
-        code = int(llama_cpp.llama_decode(self._pointer or self.pointer, self._batch))
+        if self._threads > 1:
+            openmp.find_room(self._threads)
+            spinning.decodes(self.options.threads)
+        code = llama_cpp.llama_decode(self._pointer or self.pointer, self._batch)
         spinning.decoded(self.options.threads)
         if (status := _STATUS.get(code)) is not None:
             return status
@@ -220,11 +221,10 @@ class Context:
             raise BackendError(f"llama.cpp holds no logits for batch index {index}.", log=backend.log_tail())
         row = self._rows.get(address)
         if row is None:
-            # llama.cpp writes into the same few places; to make a view takes longer than a draw.
-            if len(self._rows) > 256:
+            if len(self._rows) > 256:  # llama.cpp writes into the same few places
                 self._rows.clear()
-            row = np.ctypeslib.as_array((ctypes.c_float * self.n_vocab).from_address(address))
-            self._rows[address] = row
+            view = np.ctypeslib.as_array((ctypes.c_float * self.n_vocab).from_address(address))
+            row = self._rows[address] = view
         return row
 
     def all_logits(self, rows: int) -> NDArray[np.float32]:

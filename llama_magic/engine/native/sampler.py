@@ -61,7 +61,8 @@ class SamplerChain:
     def sample(self, context: Context, index: int) -> int:
         """Draw a token from the logits at batch index `index`. llama.cpp accepts it into the chain itself."""
         pointer = self._pointer or self.pointer
-        return int(llama_cpp.llama_sampler_sample(pointer, context.pointer, index))
+        token: int = llama_cpp.llama_sampler_sample(pointer, context._pointer or context.pointer, index)
+        return token
 
     @property
     def looks_back(self) -> bool:

@@ -182,13 +182,13 @@ class Vocab(Specials):
 
     def piece(self, token: int, *, special: bool) -> bytes:
         """Return the bytes that a token stands for; control tokens are empty unless `special`."""
-        self._check(token)
         known = self._pieces.get((token, special))
-        if known is None:
+        if known is None or type(token) is not int:  # True and 1.0 are 1 to a dict
             known = self._pieces[token, special] = self._asked(token, special)
         return known
 
     def _asked(self, token: int, special: bool) -> bytes:  # apart from `piece`, which is to stay cheap
+        self._check(token)
         return self._calls.here(lambda: self._piece(token, special))
 
     def _piece(self, token: int, special: bool) -> bytes:
