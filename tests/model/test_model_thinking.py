@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -179,7 +178,7 @@ def test_a_thought_that_took_all_tokens(model_of: Any) -> None:
         model.structured("Which?", CHOICES, thinking=True, seed=1, max_tokens=1)
     late = replace(caught.value.completion, finish_reason="timeout")
     with pytest.raises(StructuredOutputError, match=r"time was up .* before the answer began: thinking took"):
-        finished(late, SimpleNamespace(constraint=model.constraint(CHOICES)))
+        finished(late, model.constraint(CHOICES))
     free = model_of(ALWAYS, {**THOUGHT, "so ": "hm "}).chat("Which?", seed=1, max_tokens=12)
     note = "thinking took all 12 tokens; it needs more tokens (max_tokens=)"
     assert (free.text, free.notes[-1:]) == ("", (note,)), free
