@@ -31,6 +31,11 @@ class Samples(Shown, list[Any]):
         """What structured answers say together, field by field: `llama_magic.vote` of them."""
         return vote(self)
 
+    def __getattr__(self, name: str) -> Any:
+        said = f"{type(self).__name__!r} object has no attribute {name!r}"
+        each = not name.startswith("_") and any(hasattr(one, name) for one in self)
+        raise AttributeError(f"{said}. Here: a list of answers, [0].{name} of the first." if each else said)
+
     def live(self) -> Any:
         """Return the pen over all of them: see `Completion.live`."""
         return shown.live(self)

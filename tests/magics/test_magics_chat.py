@@ -61,6 +61,13 @@ def test_what_is_sent_as_it_stands_is_said_where_more_was_meant(
         assert cell.partition("\n")[2] == model.backend.requests[-1].messages[-1]["content"]
 
 
+def test_several_answers_taken_for_one_say_so(run: Any, model: Any) -> None:
+    """`-N 2 -o many`: `many.text` is that of each; what no answer has is missing as anywhere."""
+    run("%%llama -N 2 -o many\nhi")
+    assert "a list of answers, [0].text of the first" in str(run("many.text").error_in_exec)
+    assert str(run("many.nothing").error_in_exec) == "'Samples' object has no attribute 'nothing'"
+
+
 def test_a_word_in_the_place_of_a_chats_name_is_named(run: Any, session: Any, model: Any) -> None:
     """`%llama chat show` names no chat; a text behind it is asked by the cell magic."""
     run("%%llama\nQ1")

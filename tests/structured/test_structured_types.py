@@ -208,8 +208,15 @@ def test_a_type_without_schema_is_refused() -> None:
     class Plain:
         pass
 
-    with pytest.raises(SchemaError, match="Plain"):
+    class Fields:
+        name: str
+
+    with pytest.raises(SchemaError, match=r"(?s)Plain.*Use types that pydantic"):
         structured.compile(Plain)
+    with pytest.raises(
+        SchemaError, match=r"(?s)Fields.*Write class Fields\(BaseModel\), or @dataclass above it"
+    ):
+        structured.compile(Fields)
     with pytest.raises(SchemaError, match=r"(?s)an instance of Tagged; expected the class.*Give Tagged\."):
         structured.compile(Tagged.model_construct())
     with pytest.raises(InputTypeError, match="function"):

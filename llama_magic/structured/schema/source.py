@@ -97,6 +97,12 @@ def _from_type(spec: Any) -> Source:
     from llama_magic.structured.schema.generator import Generator
 
     name = getattr(spec, "__name__", None) or said(spec)
+    own = (
+        isinstance(spec, type)
+        and vars(spec).get("__annotations__")
+        and not hasattr(spec, "__pydantic_fields__")
+    )
+    remedy = f"Write class {name}(BaseModel), or @dataclass above it." if own else None
     try:
         adapter = (
             spec if isinstance(spec, pydantic.TypeAdapter) else pydantic.TypeAdapter(_modern(_listed(spec)))
@@ -111,7 +117,7 @@ def _from_type(spec: Any) -> Source:
         )
         raise SchemaError(
             f"{name} cannot be turned into a JSON schema: {reason:.400}",
-            remedy="Use types that pydantic can describe as JSON.",
+            remedy=remedy or "Use types that pydantic can describe as JSON.",
         ) from None
     return Source(schema, adapter, name, ordered=True)
 
