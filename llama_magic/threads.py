@@ -230,13 +230,13 @@ def may_wait() -> bool:
     return threading.get_ident() not in _ours
 
 
-def despite_interrupts(work: Callable[[], T], tries: int = 5) -> T:
+def despite_interrupts(work: Callable[[], T]) -> T:
     """Return what `work` returns, begun anew where an impatient further Ctrl-C breaks into it.
 
     For what an interrupted call still has to do: to stop, and to keep what there is. Who presses Ctrl-C
     a sixth time means it: that `KeyboardInterrupt` comes out.
     """
-    for _ in range(tries):
+    for _ in range(5):
         try:
             return work()
         except KeyboardInterrupt:
