@@ -24,8 +24,10 @@ from llama_magic.microscope.walking import (
     spread,
     walk,
 )
+from llama_magic.request import once
 from llama_magic.request.backend import wait_for
 from llama_magic.request.events import EndEvent, Event
+from llama_magic.request.fixed import Fixed
 from llama_magic.request.request import Request
 from llama_magic.request.sampling import Sampling
 from llama_magic.request.stages import STAGES
@@ -52,8 +54,7 @@ class Tracer:
         self._sampling = request.sampling
         self._begun = len(request.begun)  # steps that are part of the prompt
         given = request.prompt
-        whole = not self._begun and isinstance(given, tuple)  # those of a long chat are not copied
-        self._prompt = given if whole else tuple(given[: len(given) - self._begun])
+        self._held = once.TOKENS.hold(Fixed(given[: len(given) - self._begun]))  # those of a long chat once
         self._tape: StepTape | None = request.handle.tapes[index] if request.handle.tapes else None
         self._constraint = request.constraint
         self._seed, self._exact = request.sample_seed(index), request.exact
@@ -62,6 +63,10 @@ class Tracer:
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
+
+    @property
+    def _prompt(self) -> Sequence[int]:
+        return tuple(once.whole(self._held))
 
     @property
     def count(self) -> int:

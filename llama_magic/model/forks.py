@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llama_magic.errors import InputTypeError, ModelClosedError, OptionError
 from llama_magic.model.branching import Alternative
 from llama_magic.model.results import Completion
+from llama_magic.request import once
+from llama_magic.request.fixed import Fixed
 from llama_magic.request.request import piece_of
 from llama_magic.request.text import TextStream
 from llama_magic.request.tokenizer import going_on, no_such_token
@@ -33,7 +36,9 @@ class Maker:
         # Not the assembler itself: an answer is kept in a history, and it would keep the error that ended
         # it, and with that every frame which the error went through. Nor its terms, which hold the prompt.
         self._asked_again = assembler.terms.again
-        self._request, self._tokenizer = assembler.request, assembler.tokenizer
+        request, self._tokenizer = assembler.request, assembler.tokenizer
+        self._head = once.TOKENS.hold(Fixed(request.prompt[: len(request.prompt) - len(request.begun)]))
+        self._request = replace(request, prompt=(), text="", messages=(), handle=None)
         self._start = start
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
@@ -67,11 +72,10 @@ class Maker:
         return tuple(texts)
 
     def _again(self, changes: Mapping[str, Any], begun: Sequence[int]) -> Assembler:
-        again, request = self._asked_again, self._request
+        again = self._asked_again
         assert again is not None  # every call sets it
         made = again(changes, begun)
-        before = request.prompt[: len(request.prompt) - len(request.begun)]
-        if list(made.request.prompt[: -len(begun)]) != list(before):
+        if list(made.request.prompt[: -len(begun)]) != list(once.whole(self._head)):
             raise OptionError("The template is another now than the one that this answer was asked with.")
         return made
 

@@ -14,8 +14,10 @@ from llama_magic.model.branching import Branching, Origin
 from llama_magic.model.drafts import Drafts
 from llama_magic.model.logprobs import TokenLogprob
 from llama_magic.model.other_names import COUNTS, PARTS, PIECES, CalledElsewhere
+from llama_magic.request import once
 from llama_magic.request.events import FinishReason
 from llama_magic.request.fixed import Fixed
+from llama_magic.request.once import holding_once
 from llama_magic.words.counting import counted
 from llama_magic.words.shown import Shown
 from llama_magic.words.signature import refusing
@@ -132,6 +134,7 @@ class Chunk(CalledElsewhere):
     struck: tuple[str, ...] = ()
 
 
+@holding_once(prompt=once.TEXTS, prompt_token_ids=once.TOKENS, messages=once.MESSAGES)
 @dataclass(frozen=True)
 @refusing
 class Completion(Branching, CalledElsewhere, Shown, Generic[T]):

@@ -3,5 +3,5 @@
 - The seam: a `backend` answers a `request` with `events`. Its `tokenizer` makes tokens of text, `text` makes
   text of their bytes, a `matcher` says what a constraint allows.
 - What is asked: `sampling`, by the rows of `stages`; `messages`, and texts that were `filled` in.
-- What comes back: sequences that are `fixed`, and `vectors`.
+- What comes back: sequences that are `fixed`, and `vectors`; what answers have in common is held `once`.
 """
