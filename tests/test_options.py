@@ -128,6 +128,7 @@ WORKS: dict[str, str] = {
     ),
     "rows": "experiments/test_experiments_sweep.py::test_names_are_found_where_it_is_called",
     "names": "experiments/test_experiments_rerun.py::test_where_two_answers_part",
+    "on": "experiments/test_experiments_changes.py::test_rows_that_are_the_same_by_a_column",
     "machine": "sources/test_sources_compare.py::test_a_window_that_is_too_long_is_said",
     "hosts": "serving/test_serving_guard.py::test_only_our_own_names_are_answered",
     "cors": "serving/test_serving_connections.py::test_each_header_of_an_origin_counts",

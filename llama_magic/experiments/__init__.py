@@ -5,8 +5,8 @@ Users call `map`, `sweep`, `decide` and `bench`; and, of answers that there are,
 
 - The calls: `map` is in `each_row`, `sweep` in `combinations`, `decide` in `choice`, `bench` in `throughput`;
   their twins for `await` in `awaited`;
-  `vote` in `ballot`, `tree` in `branches`, `diff` in `difference`, `rerun` in `repeat`, `verify` in
-  `verification`.
+  `vote` in `ballot`, `tree` in `branches`, `diff` in `difference` (of runs: `changes`), `rerun` in `repeat`,
+  `verify` in `verification`.
 - The arguments: `design` reads them into `rows`, `prompts`, `settings` (every combination of the axes),
   `models` and scores (`scoring`); `caller` knows the line that called.
 - At work: an `experiment` carries out its `tasks`; `generation` (of map and sweep) and `deciding` are its

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from llama_magic.errors import OptionError
+from llama_magic.experiments.comparing import hashable
+from llama_magic.model.gaps import is_gap
 from llama_magic.words.counting import counted
 from llama_magic.words.names import meant
 from llama_magic.words.plain import alike
+
+_SOME = 10  # values that an error lists
 
 
 def axes_of(settings: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -28,6 +32,46 @@ def named_axis(axis: str, axes: Mapping[str, list[Any]]) -> list[Any]:
         known = meant(axis, axes) if axes else "There is no axis at all."
         raise OptionError(f"There is no axis {axis!r}. {known}")
     return axes[axis]
+
+
+def value_of(name: str, axes: Mapping[str, Any], results: Iterable[Any]) -> Callable[[Any], Any]:
+    """Return what gives a result's value of an axis, or else of a column of the rows; a gap is None.
+
+    Raises `OptionError` for what is neither.
+    """
+    if name in axes:
+        return lambda one: one.settings[name]
+    columns = columns_of(results)
+    if name not in columns:
+        raise OptionError(f"There is no axis {name!r}, and no column. {meant(name, {*axes, *columns})}")
+    return lambda one: None if is_gap(value := one.inputs.get(name)) else value
+
+
+def columns_of(results: Iterable[Any]) -> dict[str, None]:
+    """Return the columns of the results' rows, in order."""
+    return dict.fromkeys(name for one in results for name in one.inputs)
+
+
+def having(
+    name: str, wanted: Any, axes: Mapping[str, list[Any]], results: Iterable[Any]
+) -> Callable[[Any], bool]:
+    """Return what says whether a result has a value of an axis, or else of a column.
+
+    Raises `OptionError` where none has it: another is meant.
+    """
+    read = value_of(name, axes, results)
+    known = axes[name] if name in axes else list({hashable(v): v for v in map(read, results)}.values())
+    wanted = None if is_gap(wanted) and name not in axes else wanted
+    if not any(alike(wanted, value) for value in known):
+        near = meant(wanted, map(str, known)) if isinstance(wanted, str) else f"It has {_some(known)}."
+        kind = "axis" if name in axes else "column"
+        raise OptionError(f"The {kind} {name!r} has no value {wanted!r}. {near}")
+    return lambda one: alike(read(one), wanted)
+
+
+def _some(values: Sequence[Any]) -> str:
+    more = f" and {len(values) - _SOME:,} others" if len(values) > _SOME else ""
+    return f"{list(values[:_SOME])}{more}"
 
 
 def the_axis(axis: str | None, axes: Mapping[str, list[Any]]) -> str:
@@ -58,7 +102,7 @@ def counted_together(results: Any) -> tuple[str, ...]:
 
 def the_column(column: str | None, results: Iterable[Any]) -> str:
     """Return the column that is named of the results' rows. Raises `OptionError`."""
-    columns = {name for one in results for name in one.inputs}
+    columns = columns_of(results)
     if column is None:
         known = ", ".join(sorted(map(str, columns))) or "none"
         raise OptionError(

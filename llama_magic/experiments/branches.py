@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.experiments.difference import first_difference
 from llama_magic.model.results import Completion
 from llama_magic.request.events import CUT
 from llama_magic.words.given import items_of, quoted
 from llama_magic.words.harmless import one_line
 from llama_magic.words.shown import Printed
 from llama_magic.words.signature import checked
+from llama_magic.words.tables import data_frame
 
 _WIDE = 64  # characters of a stretch; of a longer one the beginning and the end are shown
 _LINE = 64  # characters that stand beside each other in a window of 1,000 pixels
@@ -31,6 +33,30 @@ class Tree(Printed):
 
     answers: tuple[Completion[Any], ...]
     drawing: str
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame`, a row an answer: what it branches from, where, and how it goes on.
+
+        `branch_of` is the row of that answer, `step` the first token that differs from it (from 0). Raises:
+        ImportError where pandas is not installed.
+        """
+        rows = {id(one): row for row, one in enumerate(self.answers)}
+        parents = {id(branch): one for one in self.answers for branch in one.branches}
+        records: list[dict[str, Any]] = []
+        for one in self.answers:
+            parent = parents.get(id(one))
+            records.append(
+                {
+                    "branch_of": None if parent is None else rows[id(parent)],
+                    "step": None if parent is None else first_difference(parent.token_ids, one.token_ids),
+                    "prompt": _asked(one) if parent is None else records[rows[id(parent)]]["prompt"],
+                    "text": one.text,
+                    "seed": one.seed,
+                    "finish_reason": one.finish_reason,
+                    "completion_tokens": one.usage.completion_tokens,
+                }
+            )
+        return data_frame(records)
 
 
 @checked
@@ -56,6 +82,10 @@ def tree(answers: Completion[Any] | Iterable[Completion[Any]]) -> Tree:
     ]
     drawing = "\n\n".join("\n".join(_picture(part)) for part in parts)
     return Tree(tuple(one for part in parts for one in part), drawing)
+
+
+def _asked(one: Completion[Any]) -> str:
+    return one.question if one.messages else one.prompt
 
 
 def _by_prompt(given: Sequence[Completion[Any]]) -> list[list[Completion[Any]]]:

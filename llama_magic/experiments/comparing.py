@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,8 @@ Settings = Mapping[str, Any]
 class Group:
     """The results of one setting: how many, how many errors, the scores, means of tokens and seconds.
 
+    `settings` are the values of the axes, or columns, that the summary is by.
+
     `abstained` counts decisions without a choice, which have no score; None of answers.
     """
 
@@ -34,6 +36,7 @@ class Group:
     tokens: float | None  # written, a result
     seconds: float
     abstained: int | None = None
+    prompt_tokens: float | None = None  # read, a result
 
 
 @dataclass(frozen=True)
@@ -59,30 +62,34 @@ def _flat(group: Group) -> dict[str, Any]:
     counts = {"results": group.results, "errors": group.errors}
     if group.abstained is not None:
         counts["abstained"] = group.abstained
-    return {**group.settings, **counts, **scores, "tokens": group.tokens, "seconds": group.seconds}
+    means = {"prompt_tokens": group.prompt_tokens, "tokens": group.tokens, "seconds": group.seconds}
+    return {**group.settings, **counts, **scores, **means}
 
 
-def summarise(results: Sequence[Any], by: Sequence[str], scores: Sequence[str]) -> Summary:
-    """Group results by axes and estimate each score of each group."""
+def summarise(
+    results: Sequence[Any], by: Mapping[str, Callable[[Any], Any]], scores: Sequence[str]
+) -> Summary:
+    """Group results by what each of `by` says of one, and estimate each score of each group."""
     grouped: dict[tuple[Any, ...], list[Any]] = {}
     for result in results:
-        grouped.setdefault(tuple(hashable(result.settings[axis]) for axis in by), []).append(result)
+        grouped.setdefault(tuple(hashable(value(result)) for value in by.values()), []).append(result)
     groups = tuple(_group(part, by, scores) for part in grouped.values())
     return Summary(groups, tuple(by), tuple(scores), _notes(results, scores))
 
 
-def _group(part: Sequence[Any], by: Sequence[str], scores: Sequence[str]) -> Group:
+def _group(part: Sequence[Any], by: Mapping[str, Callable[[Any], Any]], scores: Sequence[str]) -> Group:
     found = {name: made for name in scores if (made := estimate(_by_row(part, name))) is not None}
     abstained = [one.abstained for one in part if hasattr(one, "abstained")]
-    written = [one.completion.usage.completion_tokens for one in part if getattr(one, "completion", None)]
+    usages = [one.completion.usage for one in part if getattr(one, "completion", None)]
     return Group(
-        {axis: part[0].settings[axis] for axis in by},
+        {name: value(part[0]) for name, value in by.items()},
         len(part),
         sum(one.error is not None for one in part),
         found,
-        sum(written) / len(written) if written else None,
+        _mean([usage.completion_tokens for usage in usages]) if usages else None,
         math.fsum(one.seconds for one in part) / len(part),
         sum(abstained) if abstained else None,
+        _mean([usage.prompt_tokens for usage in usages]) if usages else None,
     )
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, overload
 
-from llama_magic.errors import OptionError
+from llama_magic.errors import InputTypeError, OptionError
+from llama_magic.experiments.changes import Changes, changes
+from llama_magic.experiments.results import Results
 from llama_magic.model.again import receipt_of
 from llama_magic.model.branching import Alternative
 from llama_magic.model.results import Completion
 from llama_magic.model.shapes import Receipt
+from llama_magic.words.given import quoted
 from llama_magic.words.shown import Printed
 from llama_magic.words.signature import checked
 
@@ -62,13 +65,52 @@ class Difference(Printed):
         return self.step is None
 
 
+@overload
+def diff(
+    one: Results[Any], other: Results[Any], *, names: tuple[str, str] = ("A", "B"), on: Any = None
+) -> Changes: ...
+@overload
+def diff(one: Any, other: Any, *, names: tuple[str, str] = ("A", "B"), on: None = None) -> Difference: ...
 @checked
-def diff(one: Any, other: Any, *, names: tuple[str, str] = ("A", "B")) -> Difference:
+def diff(one: Any, other: Any, *, names: tuple[str, str] = ("A", "B"), on: Any = None) -> Any:
     """Compare two answers token by token: completions, receipts, or entries of the history.
 
     What was likely at the place is known of answers of this process, and of those that were asked with
-    `logprobs`. Raises `InputTypeError` for what is no answer.
+    `logprobs`.
+
+    Or compare two runs of `map`, `sweep` or `decide` row by row, a `Changes`: which answers are others now,
+    and how the scores moved. A row is the same where all columns are that both runs have, wherever it stands;
+    `on` names the columns to go by instead (`on="id"`).
+
+    Raises `InputTypeError` for what is neither.
     """
+    runs = [isinstance(side, Results) for side in (one, other)]
+    if all(runs):
+        return _of_runs(one, other, names, on)
+    if any(runs):
+        odd = other if runs[0] else one
+        raise InputTypeError(
+            f"One is {type(one if runs[0] else other).__name__} of many rows, the other is {quoted(odd)}.",
+            remedy="Give two answers, or the results of two calls. Those of a record come back by the same "
+            "call with record=, and nothing is asked again.",
+        )
+    if on is not None:
+        raise OptionError("on= says by which columns rows are the same; these are answers.")
+    return _of_answers(one, other, names)
+
+
+def _of_runs(one: Results[Any], other: Results[Any], names: tuple[str, str], on: Any) -> Changes:
+    made = changes(one, other, names, on)
+    answered = [pair for pair in made.both if all(getattr(r, "completion", None) for r in pair)]
+    if not answered:
+        return made
+    # A row that moved has another seed, as every place has.
+    sides = next((pair for pair in answered if pair[0].row == pair[1].row), answered[0])
+    differing = _settings(*(receipt_of(side.completion)[0] for side in sides))
+    return replace(made, settings=tuple(differing))
+
+
+def _of_answers(one: Any, other: Any, names: tuple[str, str]) -> Difference:
     made = [getattr(answer, "completion", answer) for answer in (one, other)]
     receipts = [receipt_of(answer)[0] for answer in made]
     keys, texts = zip(*_steps(made, receipts), strict=True)

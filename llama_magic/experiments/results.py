@@ -8,7 +8,7 @@ from typing import Any, Generic, Self, overload
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.experiments.agreement import Agreement, Confusion, agree, confuse
-from llama_magic.experiments.axes import axes_of, named_axis, the_axis
+from llama_magic.experiments.axes import axes_of, columns_of, having, named_axis, the_axis, value_of
 from llama_magic.experiments.comparing import Pairs, Summary, compare, summarise
 from llama_magic.experiments.protocols import R, Work
 from llama_magic.experiments.rows import Row, as_table
@@ -16,8 +16,6 @@ from llama_magic.experiments.scoring import check_columns, read_scores, scores_o
 from llama_magic.model.other_names import RUNS, CalledElsewhere
 from llama_magic.words.counting import counted
 from llama_magic.words.given import whole
-from llama_magic.words.names import meant
-from llama_magic.words.plain import alike
 from llama_magic.words.shown import Printed
 from llama_magic.words.signature import refusing
 from llama_magic.words.standing import Clock, Standing
@@ -164,15 +162,21 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
         """Those that ended with an error."""
         return self._of([result for result in self if result.error is not None])
 
-    def where(self, **settings: Any) -> Self:
-        """Return the results of some settings, by axis: `runs.where(prompt="short", temperature=0)`."""
+    def where(self, test: Callable[[R], Any] | None = None, /, **values: Any) -> Self:
+        """Return a part: by axis, else by column, or those of which a function says so.
+
+        `runs.where(prompt="short", mood="bad")`; `runs.where(lambda run: run.scores["right"] is False)`.
+        """
         known = axes_of(self._known or self._settings())  # of a part: also what none of it has
-        for name, value in settings.items():
-            values = named_axis(name, known)
-            if not any(alike(value, other) for other in values):
-                near = meant(str(value), map(str, values)) if isinstance(value, str) else f"It has {values}."
-                raise OptionError(f"The axis {name!r} has no value {value!r}. {near}")
-        return self._of([r for r in self if all(alike(r.settings[name], v) for name, v in settings.items())])
+        if test is not None and not callable(test):
+            raise InputTypeError(
+                f"A {type(test).__name__} says of no result whether it is wanted.",
+                remedy="Give a function of one (lambda run: run.error is None), or values by name.",
+            )
+        part = [one for one in self if test is None or test(one)]
+        for name, value in values.items():
+            part = list(filter(having(name, value, known, self), part))
+        return self._of(part)
 
     @property
     def axes(self) -> dict[str, list[Any]]:
@@ -189,13 +193,13 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
     def summary(self, by: str | Sequence[str] | None = None) -> Summary:
         """Count results and estimate scores by the axes `by` (all of them): means with 95 % intervals.
 
-        The only prompt or model is no axis: by it, all count together.
+        `by` may name columns of the rows, too. The only prompt or model is no axis: by it, all count
+        together.
         """
-        names = list(self.axes) if by is None else [by] if isinstance(by, str) else list(by)
-        names = [name for name in names if name in self.axes or name not in ("prompt", "model")]
-        for name in names:
-            self._values(name)
-        return summarise(self, names, self._score_names())
+        axes, known = self.axes, columns_of(self)
+        names = list(axes) if by is None else [by] if isinstance(by, str) else list(by)
+        names = [name for name in names if name in axes or name in known or name not in ("prompt", "model")]
+        return summarise(self, {name: value_of(name, axes, self) for name in names}, self._score_names())
 
     def pairs(self, axis: str | None = None, score: str | Callable[[Any], Any] | None = None) -> Pairs:
         """Compare each two values of an axis on the same rows, by a score: the only ones, if they are.

@@ -61,10 +61,16 @@ def read_rows(given: Any) -> list[Row]:
 
 def _labels(given: Any) -> list[Any] | None:
     """Return what a table of pandas calls its rows, None where these are numbered from 0."""
-    if type(given).__name__ not in ("DataFrame", "Series") or not hasattr(given, "iloc"):
+    if _kind(given) is None or not hasattr(given, "iloc"):
         return None
     labels = list(given.index)
     return None if labels == list(range(len(labels))) else labels
+
+
+def _kind(given: Any) -> str | None:
+    """Say whether it is a DataFrame or a Series: of pandas, of a kin of it, or a class of one's own above."""
+    names = [base.__name__ for base in type(given).__mro__]
+    return next((name for name in names if name in ("DataFrame", "Series")), None)
 
 
 def as_table(
@@ -97,7 +103,7 @@ def _items(given: Any) -> Iterable[Any]:
             remedy="Of a dict of columns or a file make a DataFrame first (pd.read_csv(path)); one text goes "
             "into a list; a lazy table is collected first (.collect()).",
         )
-    kind = type(given).__name__
+    kind = _kind(given)
     if kind == "DataFrame" and hasattr(given, "to_dict"):
         names = [_column(name) for name in table.columns]
         if twice := [name for name, count in Counter(names).items() if count > 1]:
@@ -112,6 +118,11 @@ def _items(given: Any) -> Iterable[Any]:
         return ({name: value} for value in given)
     if isinstance(given, io.TextIOBase):  # an open file: its lines
         return _lines(given)
+    if hasattr(given, "columns"):  # of another kind of table one gets the names of its columns, or nothing
+        raise InputTypeError(
+            f"The rows are a {type(given).__name__}, a kind of table that is not known here.",
+            remedy="Make a DataFrame of it first: most have .to_pandas(), .toPandas() or .df().",
+        )
     return items_of("The rows", given)
 
 
@@ -149,6 +160,8 @@ def _row(place: int, item: Any) -> Row:
         return Row(place, {MESSAGES: list(item)})
     if hasattr(item, "_asdict"):
         return Row(place, dict(item._asdict()))
+    if hasattr(item, "keys") and hasattr(item, "__getitem__"):  # of SQLite, of df.iterrows()
+        return _row(place, {name: item[name] for name in item.keys()})  # noqa: SIM118 - it is no dict
     if dataclasses.is_dataclass(item) and not isinstance(item, type):
         return Row(place, {f.name: getattr(item, f.name) for f in dataclasses.fields(item)})
     if hasattr(item, "model_dump"):

@@ -90,7 +90,11 @@ class Run(CalledElsewhere, Shown):
         if self.completion is None or self.parsed is None:
             return None if self.completion is None else self.text
         answer = self.answer()
-        return answer if isinstance(answer, (str, int, float)) else json.dumps(answer, default=said)
+        return (
+            answer
+            if isinstance(answer, (str, int, float))
+            else json.dumps(answer, default=said, ensure_ascii=False)
+        )
 
     def _fields(self) -> list[tuple[str, Any]]:
         data = plain(self.parsed)

@@ -489,8 +489,9 @@ VERBS = {
         Verb(
             "diff",
             "A B",
-            "the first token where two generations part, and what each held likely there",
-            "`Difference`",
+            "the first token where two generations part, and what each held likely there; of two runs the "
+            "rows that changed",
+            "`Difference`, `Changes`",
             least=2,
             most=2,
         ),

@@ -8,6 +8,7 @@ from llama_magic import display
 from llama_magic.errors import OptionError
 from llama_magic.experiments import difference
 from llama_magic.experiments.finding import made_by
+from llama_magic.experiments.results import Results
 from llama_magic.magics._call import CellRun
 from llama_magic.magics._kernel import Kernel
 from llama_magic.magics._modes import finish
@@ -137,8 +138,8 @@ def _change(word: str) -> tuple[str, Any]:
 
 
 def diff(kernel: Kernel, command: LineCommand) -> Any:
-    """Compare two generations by their numbers, or two variables that hold answers."""
-    one, other = (_answer(kernel, word) for word in command.words)
+    """Compare two generations by their numbers, or two variables that hold answers, or runs."""
+    one, other = (_answer(kernel, word, Results) for word in command.words)
     return difference.diff(one, other, names=(command.words[0], command.words[1]))
 
 
@@ -169,9 +170,10 @@ def answer_of(kernel: Kernel, word: str) -> Completion[Any]:
     return found
 
 
-def _answer(kernel: Kernel, word: str) -> Any:
+def _answer(kernel: Kernel, word: str, *others: type) -> Any:
+    """Return what a name holds, an answer or one of some `others`; or the generation of a number."""
     held = kernel.namespace.get(word)
-    if isinstance(held, (Completion, HistoryEntry, dict)):
+    if isinstance(held, (Completion, HistoryEntry, dict, *others)):
         return held
     if word.isidentifier():
         what = f"{word} is a {type(held).__name__}" if word in kernel.namespace else f"There is no {word!r}"

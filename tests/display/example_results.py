@@ -58,6 +58,7 @@ def _experiments() -> dict[str, Any]:
         "run": runs[0],
         "summary": runs.summary(by="prompt"),
         "pairs": runs.pairs("prompt"),
+        "changes": lm.diff(runs.where(prompt="short"), runs[4:].where(prompt="long")),
         "agreement": runs.kappa("prompt"),
         "confusion": runs.confusion("mood"),
         "odds": odds,

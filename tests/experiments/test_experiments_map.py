@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import sqlite3
 import sys
 import threading
 from collections import namedtuple
@@ -39,6 +40,9 @@ class Review(BaseModel):
     stars: int
 
 
+DATABASE = sqlite3.connect(":memory:")
+DATABASE.row_factory = sqlite3.Row
+(SQLITE,) = DATABASE.execute("SELECT 2 AS b")
 HELLO = [{"role": "user", "content": "Hello"}]
 
 
@@ -72,6 +76,8 @@ def asked(model: Any) -> list[str]:
         ([HELLO], [{"messages": HELLO}]),
         ((text for text in ["x", "y"]), [{"text": "x"}, {"text": "y"}]),
         ([Point(1, 2), Pair(1, "z")], [{"x": 1, "y": 2}, {"x": 1, "y": "z"}]),
+        (type("Geo", (pd.DataFrame,), {})({"a": [1]}, index=["k"]), [{"a": 1}]),
+        ([pd.Series({"a": "x"}), SQLITE], [{"a": "x"}, {"b": 2}]),
         ([Review(mood="bad", stars=2)], [{"mood": "bad", "stars": 2}]),
         ([], []),
     ],
@@ -82,9 +88,12 @@ def test_rows_of_every_kind_are_dicts(given: Any, rows: list[dict[str, Any]]) ->
     assert [{k: None if pd.isna(v) is True else v for k, v in row.items()} for row in read] == rows
 
 
-@pytest.mark.parametrize("given", ["a text", {"a": [1, 2]}, 5, None, b"bytes"])
+TABLE = type("Relation", (list,), {"columns": ["a"]})(["a"])  # gives names of columns, as many a kind does
+
+
+@pytest.mark.parametrize("given", ["a text", {"a": [1, 2]}, 5, None, b"bytes", TABLE])
 def test_what_holds_no_rows_is_refused(given: Any) -> None:
-    """A text is not taken for its letters, nor a dict of columns for its names."""
+    """A text is not taken for its letters, nor a dict of columns, or a table, for its names."""
     with pytest.raises(lm.InputTypeError, match="rows are a"):
         lm.map(given, "{{ text }}", model=scripted_model())
 

@@ -291,7 +291,7 @@ def test_confusion_of_structured_answers_and_decisions() -> None:
     with pytest.raises(lm.OptionError, match=r"fields label, why, and none is 'mood'\.\n.*field='label'"):
         runs.confusion("mood")
     with pytest.raises(lm.OptionError, match=r"'mood' is a column of the rows, .*\n.*groupby\('mood'\)"):
-        runs.summary(by="mood")
+        runs.pairs("mood", score=len)
     odds = lm.decide(
         rows,
         "{{ text }}",

@@ -20,6 +20,10 @@ def test_a_tree_of_branches() -> None:
     second = first.fork(first.begun, " sea", seed=3)
     other = answer.fork(1, " wide", seed=4)
     assert lm.tree(answer).answers == (answer, first, second, other)
+    frame = lm.tree(answer).to_pandas()
+    assert list(frame["branch_of"].fillna(-1)) == [-1, 0, 1, 0]
+    assert list(frame["step"].fillna(-1)) == [-1, 1, first.begun, 1]
+    assert (list(frame["seed"]), set(frame["prompt"])) == ([1, 2, 3, 4], {"Say"})
     read = pickle.loads(pickle.dumps(answer))  # without the vocabulary they part at words
     assert lm.tree(read).drawing.splitlines() == [
         "… Say",

@@ -18,19 +18,29 @@ def summary(s: Summary) -> list[Node]:
     """Show each setting with its results, its scores and their intervals; then what they cannot tell."""
     counts = [name for name in ("errors", "abstained") if any(getattr(group, name) for group in s.groups)]
     heads = [head for name in s.scores for head in (name, "95% interval")]
-    headers = (*s.by, "results", *counts, *heads)
+    read = any(group.tokens is not None for group in s.groups)
+    headers = (*s.by, "results", *counts, *heads, *(("prompt tokens", "written") if read else ()), "seconds")
     rows = tuple(
         (
             *group.settings.values(),
             group.results,
             *(getattr(group, name) for name in counts),
             *score_cells(group, s.scores),
+            *((_tokens(group.prompt_tokens), _tokens(group.tokens)) if read else ()),
+            f"{group.seconds:.3g}",
         )
         for group in s.groups
     )
     by = f"by {' × '.join(s.by)}" if s.by else "all together"
     out: list[Node] = [Head("summary", by), Grid(Table(headers, rows))]
+    if s.groups:
+        means = "Tokens and seconds are means of a result" if read else "Seconds are a mean of a result"
+        out.append(Line(f"{means}; several are at work at a time.", dim=True))
     return [*out, *(Line(note, tone="warn") for note in s.notes)]
+
+
+def _tokens(mean: float | None) -> str | None:
+    return None if mean is None else f"{mean:,.1f}"
 
 
 def _estimate_cells(one: Interval | None) -> tuple[Any, Any]:

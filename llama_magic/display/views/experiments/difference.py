@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llama_magic.display.static.doc import Answer, Fold, Grid, Head, Line, Node
@@ -30,15 +31,18 @@ def difference(found: Difference) -> list[Node]:
         headers = ("answer", "token there", "likely there", "goes on")
         out.append(Grid(Table(headers, tuple(_row(side) for side in found.sides))))
     if found.settings:
-        rows = tuple((name, _word(a), _word(b)) for name, a, b in found.settings)
-        what = counted(len(rows), "setting")
-        verb = "differs" if len(rows) == 1 else "differ"
-        out.append(
-            Fold(f"{what} {verb}", (Grid(Table(("setting", one.name, other.name), rows)),), brief=True)
-        )
+        out.append(settings_table(found.settings, (one.name, other.name)))
     elif found.step is not None:
         out.append(Line("Nothing that was asked differs, nor file and engine.", dim=True))
     return out
+
+
+def settings_table(settings: Sequence[tuple[str, Any, Any]], names: tuple[str, str]) -> Fold:
+    """Show what differs of what was asked, of file and of engine."""
+    rows = tuple((name, _word(a), _word(b)) for name, a, b in settings)
+    what = counted(len(rows), "setting")
+    verb = "differs" if len(rows) == 1 else "differ"
+    return Fold(f"{what} {verb}", (Grid(Table(("setting", *names), rows)),), brief=True)
 
 
 def _row(side: Side) -> tuple[Any, ...]:

@@ -66,7 +66,7 @@ def run(r: Run) -> list[Node]:
 
 def inputs_table(r: Run | Decision) -> list[Node]:
     """Show the columns of a row, and its settings."""
-    rows = tuple((name, _cell(value)) for name, value in {**r.inputs, **r.settings}.items())
+    rows = tuple((name, cell(value)) for name, value in {**r.inputs, **r.settings}.items())
     return [Grid(Table(("column", "value"), rows))] if rows else []
 
 
@@ -130,10 +130,10 @@ class Columns:
     def _row(self, r: Any) -> tuple[Any, ...]:
         row = [r.row] if self._rows else []
         samples = [r.sample] if self._samples else []
-        inputs = [_cell(r.inputs.get(name)) for name in self._inputs]
-        settings = [_cell(r.settings.get(name)) for name in self._axes]
+        inputs = [cell(r.inputs.get(name)) for name in self._inputs]
+        settings = [cell(r.settings.get(name)) for name in self._axes]
         scores = [_score(r.scores.get(name)) for name in self._scores]
-        label = [] if self._labels is None else [_cell(self._labels[r.row])]
+        label = [] if self._labels is None else [cell(self._labels[r.row])]
         return (*row, *label, *samples, *inputs, *settings, *self._answer(r), *scores)
 
     def _answer(self, r: Any) -> Sequence[Any]:
@@ -141,9 +141,9 @@ class Columns:
         if r.error is not None:
             return [brief(f"error: {error_words(r.error)}"), *[None] * (width - 1)]
         if not self._fields:
-            return [_cell(r.answer(), _LONG)]
+            return [cell(r.answer(), _LONG)]
         data = plain(r.parsed)
-        return [_cell(data.get(name)) if isinstance(data, dict) else None for name in self._fields]
+        return [cell(data.get(name)) if isinstance(data, dict) else None for name in self._fields]
 
 
 def axes_words(axes: Mapping[str, Any]) -> list[str]:
@@ -166,7 +166,7 @@ def _score(value: Any) -> Any:
     return "failed" if isinstance(value, Exception) else value
 
 
-def _cell(value: Any, most: int = 0) -> Any:
+def cell(value: Any, most: int = 0) -> Any:
     """Return a value as it stands in a cell: a number with all its digits (1913 is a year), a text cut."""
     value = plain(value)
     if is_gap(value) or isinstance(value, bool):
