@@ -80,7 +80,7 @@ def summarise(
 def _group(part: Sequence[Any], by: Mapping[str, Callable[[Any], Any]], scores: Sequence[str]) -> Group:
     found = {name: made for name in scores if (made := estimate(_by_row(part, name))) is not None}
     abstained = [one.abstained for one in part if hasattr(one, "abstained")]
-    usages = [one.completion.usage for one in part if getattr(one, "completion", None)]
+    usages = [one.written.usage for one in part if getattr(one, "written", None)]
     return Group(
         {name: value(part[0]) for name, value in by.items()},
         len(part),

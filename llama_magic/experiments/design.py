@@ -149,6 +149,8 @@ def _check_names(
 ) -> None:
     """Raise where a prompt asks for a name that no row has."""
     columns = {name for row in rows for name in row.inputs}
+    for prompt in prompts.values():
+        prompt.check(columns | known.keys())
     if not columns and not known and not rows:
         return
     # A notebook's own names are many, and its modules and functions are not meant.

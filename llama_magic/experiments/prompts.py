@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from llama_magic.errors import InputTypeError, OptionError
 from llama_magic.experiments.rows import Row
-from llama_magic.model.evaluate import PROMPT
 from llama_magic.model.interpolate import BraceTemplate
+from llama_magic.model.wording import PROMPT
 
 TextOrMessages = str | list[dict[str, Any]]
 
@@ -29,6 +29,11 @@ class PromptTemplate:
     def names(self, known: Container[str] = ()) -> frozenset[str]:
         """Return the names that it asks for; those of `known` may hold blanks."""
         return frozenset().union(*(template.names(known) for template in self._all_templates()))
+
+    def check(self, known: Collection[str]) -> None:
+        """Raise `TemplateError` for what is no expression, in whatever row."""
+        for template in self._all_templates():
+            template.check(known)
 
     @property
     def is_plain(self) -> bool:

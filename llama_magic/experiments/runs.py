@@ -53,8 +53,13 @@ class Run(CalledElsewhere, Shown):
     @property
     def text(self) -> str:
         """The answer's text, of one with an error what was written of it."""
-        completion = self.completion or getattr(self.error, "completion", None)
-        return "" if completion is None else str(completion.text)
+        return "" if self.written is None else str(self.written.text)
+
+    @property
+    def written(self) -> Completion[Any] | None:
+        """The completion, of one with an error what was written until then; None where nothing was."""
+        made: Completion[Any] | None = self.completion or getattr(self.error, "completion", None)
+        return made
 
     @property
     def parsed(self) -> Any:
@@ -67,7 +72,8 @@ class Run(CalledElsewhere, Shown):
 
     def record(self) -> dict[str, Any]:
         """Return it as one flat dict: columns of the row, settings, answer, its fields, scores, figures."""
-        usage = None if self.completion is None else self.completion.usage
+        made = self.written
+        usage = None if made is None else made.usage
         return flat(
             {"row": self.row, "sample": self.sample},
             self.inputs,
@@ -78,7 +84,7 @@ class Run(CalledElsewhere, Shown):
                 ("error", None if self.error is None else str(self.error)),
                 *((name, None if isinstance(s, Exception) else s) for name, s in self.scores.items()),
                 ("seed", self.seed),
-                ("finish_reason", None if self.completion is None else self.completion.finish_reason),
+                ("finish_reason", None if made is None else made.finish_reason),
                 ("prompt_tokens", None if usage is None else usage.prompt_tokens),
                 ("completion_tokens", None if usage is None else usage.completion_tokens),
                 ("seconds", self.seconds),

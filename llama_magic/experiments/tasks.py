@@ -15,13 +15,13 @@ from llama_magic.experiments.rows import Row
 from llama_magic.experiments.settings import Setting
 from llama_magic.model.asked import Beside, Call
 from llama_magic.model.attempts import StructuredStream
-from llama_magic.model.evaluate import PROMPT
 from llama_magic.model.gaps import is_gap
 from llama_magic.model.interpolate import BraceTemplate
 from llama_magic.model.keyed import told_apart
 from llama_magic.model.prompt import as_messages
 from llama_magic.model.stream import Stream
 from llama_magic.model.structured import StructuredCall
+from llama_magic.model.wording import PROMPT
 from llama_magic.request.request import row_seed, sample_seed
 from llama_magic.request.sampling import check_seed
 from llama_magic.words.given import is_function, quoted

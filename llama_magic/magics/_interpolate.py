@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from llama_magic.magics._variables import LineVariables
-from llama_magic.model.evaluate import BODY
 from llama_magic.model.interpolate import Filling, expression, value_of
+from llama_magic.model.wording import BODY
 from llama_magic.request.filled import Filled
 
 

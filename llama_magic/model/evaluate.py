@@ -7,7 +7,6 @@ import builtins
 import inspect
 import re
 from collections.abc import Container, ItemsView, KeysView, Mapping, ValuesView
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from types import ModuleType
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from llama_magic.bounds.meter import LimitError
 from llama_magic.errors import LlamaMagicError, TemplateError
 from llama_magic.model.gaps import GAP_WITHIN, GapError, left_alone, whole, written
+from llama_magic.model.wording import Wording
 
 _CELL = "Compute the value in a Python cell and name it here."
 _JINJA = (
@@ -25,32 +25,6 @@ _JINJA = (
 _BUILTINS = (
     *("abs", "all", "any", "bool", "enumerate", "float", "int", "len", "list", "max", "min", "repr"),
     *("reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip"),
-)
-
-
-@dataclass(frozen=True)
-class Wording:
-    """How errors speak of a text: what it is, where a missing name comes from, how braces are kept.
-
-    With `gaps_are_errors`, so is a value that is none (None, NaN) where a text is made of it.
-    """
-
-    what: str
-    define: str
-    braces: str
-    gaps_are_errors: bool = False
-
-
-BODY = Wording(
-    "the body",
-    "Define it in an earlier cell. ",
-    "Add --raw to the %%llama line to leave every {{ }} as it stands, or write {{ '{{' }} for two braces.",
-)
-PROMPT = Wording(
-    "the prompt",
-    "Give it as a column of the rows, as an axis of `over`, or as a keyword. ",
-    "Write {{ '{{' }} for two braces that are meant as such.",
-    gaps_are_errors=True,
 )
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
 
@@ -136,14 +110,20 @@ def names(source: str, known: Container[str] = ()) -> frozenset[str]:
 
     What stands in `known` just as it is written is one name.
     """
-    from jinja2.exceptions import TemplateSyntaxError
-
     if source in known:
         return frozenset({source})
+    return _compiled(source)[1] if is_expression(source) else frozenset()
+
+
+def is_expression(source: str) -> bool:
+    """Say whether it can be evaluated at all, whatever the values; why not, `evaluate` says."""
+    from jinja2.exceptions import TemplateSyntaxError
+
     try:
-        return _compiled(source)[1]
-    except TemplateSyntaxError:  # it is said when it is evaluated
-        return frozenset()
+        _compiled(source)
+    except TemplateSyntaxError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=256)

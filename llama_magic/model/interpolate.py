@@ -10,12 +10,13 @@ text that quietly reaches the model.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
 from typing import Any
 
 from llama_magic.errors import TemplateError
-from llama_magic.model.evaluate import BODY, PROMPT, Wording, evaluate, names
+from llama_magic.model.evaluate import evaluate, is_expression, names
+from llama_magic.model.wording import BODY, PROMPT, Wording
 from llama_magic.request.filled import Filled, Span
 
 _STATEMENT = re.compile(r"\{%[-+]?\s*(?:for|if|set|with|macro)\s")
@@ -58,6 +59,12 @@ class BraceTemplate:
     def has_statements(self) -> bool:
         """Whether a `{% for … %}` or its kin stands in it, which is text here."""
         return _STATEMENT.search(self.body) is not None
+
+    def check(self, known: Collection[str]) -> None:
+        """Raise `TemplateError` for what is neither an expression nor one of the known names."""
+        for _, source, at in self._parts:
+            if source and source not in known and not is_expression(source):
+                value_of(self.body, at, source, dict.fromkeys(known), self._words)  # which says why
 
     def fill(self, namespace: Mapping[str, Any]) -> Filled:
         """Return the text with each expression's value in its place."""

@@ -210,6 +210,9 @@ def test_a_cut_answer_is_an_answer_until_its_limit_is_raised(tmp_path: Path) -> 
             ('"on', None) if most == 3 else ('"one two three four five six"', "one two three four five six")
         )
     assert "cut after 3 tokens" in str(run.error)
+    (told,) = runs.to_pandas().to_dict("records")
+    assert (told["answer"], told["finish_reason"], told["completion_tokens"]) == (None, "length", 3)
+    assert runs.summary().groups[0].tokens == 3
     runs.resume(errors=True)
     assert len(model.backend.requests) == 3
     for window, words, count in ((60, 15, 1), (60, 15, 0), (100, 25, 1), (100, 25, 0), (60, 15, 0)):

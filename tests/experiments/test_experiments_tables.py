@@ -115,8 +115,13 @@ def test_a_column_is_written_as_it_is_called() -> None:
     assert (runs.notes, list(runs.columns)) == ((), ["Review Text", "answer.mood", "answer"])
     over = lm.sweep("In {{ two words }}", over={"two words": ["x", "y"]}, model=scripted_model(said))
     assert [run.completion.messages[0]["content"] for run in over] == ["In x", "In y"]
-    failed = lm.map(rows, "{{ Review Text | upper }} {{ a-b }}", model=scripted_model(said))[0].error
-    assert "write it alone, {{ Review Text }}, or rename it" in str(failed)
+    # What is no expression is none on any row: it was an error of each.
+    for prompt in (
+        "{{ Review Text | upper }} {{ a-b }}",
+        {"x": "{{ answer }}", "y": [{"role": "user", "content": "{{ Review Text or 1 }}"}]},
+    ):
+        with pytest.raises(lm.TemplateError, match=r"write it alone, \{\{ Review Text \}\}, or rename it"):
+            lm.map(rows, prompt, model=scripted_model(said))
     gap = str(lm.map(rows, "{{ a-b }}", model=scripted_model(said))[0].error)
     assert "has no text: the value is None" in gap
     assert "or rename it" in gap  # `{{ a-b or 'none' }}` would be no cure
