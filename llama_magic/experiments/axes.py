@@ -34,15 +34,15 @@ def named_axis(axis: str, axes: Mapping[str, list[Any]]) -> list[Any]:
     return axes[axis]
 
 
-def value_of(name: str, axes: Mapping[str, Any], results: Iterable[Any]) -> Callable[[Any], Any]:
+def value_of(name: str, axes: Mapping[str, Any], results: Sequence[Any]) -> Callable[[Any], Any]:
     """Return what gives a result's value of an axis, or else of a column of the rows; a gap is None.
 
-    Raises `OptionError` for what is neither.
+    Raises `OptionError` for what is neither, where there is a result at all.
     """
     if name in axes:
         return lambda one: one.settings[name]
     columns = columns_of(results)
-    if name not in columns:
+    if name not in columns and len(results):
         raise OptionError(f"There is no axis {name!r}, and no column. {meant(name, {*axes, *columns})}")
     return lambda one: None if is_gap(value := one.inputs.get(name)) else value
 
@@ -53,16 +53,17 @@ def columns_of(results: Iterable[Any]) -> dict[str, None]:
 
 
 def having(
-    name: str, wanted: Any, axes: Mapping[str, list[Any]], results: Iterable[Any]
+    name: str, wanted: Any, axes: Mapping[str, list[Any]], results: Sequence[Any], *, whole: bool
 ) -> Callable[[Any], bool]:
     """Return what says whether a result has a value of an axis, or else of a column.
 
-    Raises `OptionError` where none has it: another is meant.
+    Raises `OptionError` for a value that no result has, where another is meant: of an axis always, of a
+    column where the results are a `whole`. A part may well be without it.
     """
     read = value_of(name, axes, results)
     known = axes[name] if name in axes else list({hashable(v): v for v in map(read, results)}.values())
     wanted = None if is_gap(wanted) and name not in axes else wanted
-    if not any(alike(wanted, value) for value in known):
+    if (whole or name in axes) and not any(alike(wanted, value) for value in known):
         near = meant(wanted, map(str, known)) if isinstance(wanted, str) else f"It has {_some(known)}."
         kind = "axis" if name in axes else "column"
         raise OptionError(f"The {kind} {name!r} has no value {wanted!r}. {near}")

@@ -173,10 +173,10 @@ class Results(CalledElsewhere, Printed, Sequence[R], Generic[R]):
                 f"A {type(test).__name__} says of no result whether it is wanted.",
                 remedy="Give a function of one (lambda run: run.error is None), or values by name.",
             )
-        part = [one for one in self if test is None or test(one)]
-        for name, value in values.items():
-            part = list(filter(having(name, value, known, self), part))
-        return self._of(part)
+        is_whole = self._experiment is not None
+        tests = [having(name, value, known, self, whole=is_whole) for name, value in values.items()]
+        tests += [] if test is None else [test]
+        return self._of([one for one in self if all(holds(one) for holds in tests)])
 
     @property
     def axes(self) -> dict[str, list[Any]]:

@@ -111,6 +111,8 @@ def test_parts_by_column_and_by_function() -> None:
     ):
         with pytest.raises(lm.OptionError, match=words):
             runs.where(**how)
+    assert [len(part.where(mood="bad")) for part in (wrong, wrong[:0])] == [0, 0]
+    assert wrong[:0].summary(by="mood").groups == ()
     with pytest.raises(lm.InputTypeError, match="Give a function"):
         runs.where([True, False])
     named = asked([{"text": "a", "top_k": "mine", "mood": "x"}], {"a": "x"}, over={"top_k": [1]})
