@@ -6,7 +6,7 @@
 - its options: `asked` checks them, `options` are they as keywords, `other_names` what other libraries call
   them, `bias` finds the token of a text;
 - its prompt: `interpolate` fills `{{ }}` (`evaluate` one expression, `missing` a name that is not there,
-  `gaps` a value that is none, `proportion` what one may make),
+  `gaps` a value that is none, `proportion` what one may make; `wording` is how errors speak of it),
   `prompt` makes tokens of a text or of messages, `counted` of what is new in a chat, `begun` of an answer's
   beginning; `guard` and `overflow` see that it fits, turns that were `left_out` are named;
 - the request: `call` goes through all this, `assemble` puts it together, `standing_in` lets a replay
