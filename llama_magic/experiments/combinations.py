@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llama_magic.errors import shown_briefly
+from llama_magic.errors import OptionError, shown_briefly
 from llama_magic.experiments.caller import names_of_caller
 from llama_magic.experiments.design import read_design
 from llama_magic.experiments.forecast import forecast
@@ -14,6 +14,7 @@ from llama_magic.experiments.results import Progress
 from llama_magic.experiments.rows import Row, read_rows
 from llama_magic.experiments.runs import Runs
 from llama_magic.model.options import StructuredOptions, shows
+from llama_magic.words.given import quoted
 from llama_magic.words.signature import checked
 
 
@@ -76,5 +77,17 @@ def sweep(
         variables=variables,
         keywords=keywords,
     )
+    if rows is None and len(design.settings) * design.n == 1:
+        _check_one(design.settings[0].prompt.names(), options)
     made = Generation.of(design)
     return forecast(made) if dry_run else Runs(made, {}).resume()
+
+
+def _check_one(asked: frozenset[str], given: Mapping[str, Any]) -> None:
+    """Refuse a list for a name in the prompt where nothing varies: it was meant to be an axis."""
+    for name, value in given.items():
+        if name in asked and isinstance(value, (list, tuple, range)):
+            raise OptionError(
+                f"The sweep has no axis, and {name} is one value: {quoted(value)}.",
+                remedy=f"Several are an axis: over={{{name!r}: […]}}.",
+            )

@@ -159,11 +159,16 @@ def _check_names(
         for name in sorted(prompt.names(columns | known.keys()) - columns - known.keys()):
             if rows and (error := rows[0].error) is not None and not columns:
                 raise error  # no row is one at all
+            parts = prompt.parts_of(name, sorted(columns))
             where = f"columns {', '.join(sorted(columns))}" if columns else "no columns"
             raise TemplateError(
                 f"The prompt asks for {{{{ {name} }}}}, and the rows have {where}.",
                 remedy=f"{STATEMENTS} " * prompt.has_statements
-                + f"{meant(name, shown)} " * bool(shown)
+                + (
+                    f"Columns are named alone: {{{{ {parts[0]} }}}}. "
+                    if parts
+                    else f"{meant(name, shown)} " * bool(shown)
+                )
                 + "A Series is one column, called as it is: series.rename('text'). "
                 * (name == TEXT and len(columns) == 1)
                 + f"{name} is the rows' index: df.reset_index() makes a column of it. "

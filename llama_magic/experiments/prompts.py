@@ -40,6 +40,12 @@ class PromptTemplate:
         """Whether nothing in it is to be filled: every row would be asked the same."""
         return not any("{{" in template.body for template in self._all_templates())
 
+    def parts_of(self, name: str, columns: Iterable[str]) -> list[str]:
+        """Return the columns that are asked for as parts of a name: `{{ df.column }}`."""
+        texts = [template.body for template in self._all_templates()]
+        ways = (f"{name}.{{}}", f"{name}['{{}}']", f'{name}["{{}}"]')
+        return [one for one in columns if any(way.format(one) in text for way in ways for text in texts)]
+
     def in_single_braces(self, columns: Iterable[str]) -> list[str]:
         """Return the columns that stand in it as `{column}`, which is text."""
         texts = [template.body for template in self._all_templates()]

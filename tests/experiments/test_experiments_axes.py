@@ -63,3 +63,21 @@ def test_an_axis_that_is_nothing_here_says_what_it_may_be(name: str, words: str)
     """Another library's name of an option leads to ours; a variable is to stand in the prompt."""
     with pytest.raises(lm.OptionError, match=words):
         lm.sweep("Mood?", over={name: [0, 1]}, model=scripted_model())
+
+
+def test_a_list_for_a_name_is_no_axis() -> None:
+    """A sweep where nothing varies is refused; beside an axis, or asked several times, a list is a value."""
+    model = scripted_model(lambda _: "ok")
+    with pytest.raises(lm.OptionError, match=r"(?s)no axis, and words is one value.*over=\{'words': \[…\]\}"):
+        lm.sweep("Use {{ words }}", words=["sea", "sun"], model=model)
+    assert model.backend.requests == []
+    for more in ({"n": 2}, {"over": {"temperature": [0, 1]}}):
+        runs = lm.sweep("Use {{ words }}", words=["sea", "sun"], model=model, progress=False, **more)
+        assert len(runs) == 2
+
+
+@pytest.mark.parametrize("asked", ["df.text", "row['text']", 'row["text"]'])
+def test_a_column_asked_for_as_a_part_of_its_row_is_named(asked: str) -> None:
+    """`{{ df.text }}`, as a cell would have it: in a prompt for rows a column stands alone."""
+    with pytest.raises(lm.TemplateError, match=r"Columns are named alone: \{\{ text \}\}\."):
+        lm.map(ROWS, f"Q {{{{ {asked} }}}}", model=scripted_model())
