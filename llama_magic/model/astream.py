@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
-from typing import Any, Generic
+from typing import Any, Generic, Self
 
 from typing_extensions import TypeVar
 
@@ -34,8 +34,24 @@ def _courier(
     return deliver
 
 
-class AsyncStream(InProcess, Generic[C]):
-    """An answer as it is written, for `async for`. Leaving the loop, or cancelling its task, stops it."""
+class Closing:
+    """What `async with` stops at its end."""
+
+    async def aclose(self) -> None:
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()
+
+
+class AsyncStream(Closing, InProcess, Generic[C]):
+    """An answer as it is written, for `async for`. Leaving an `async with`, or cancelling its task, stops it.
+
+    So does leaving the loop where nobody holds the stream.
+    """
 
     _what, _instead = Stream._what, Stream._instead
 
@@ -91,6 +107,8 @@ class AsyncStream(InProcess, Generic[C]):
         """Stop now; what was written is kept, and told where it ends, for nobody may be there to read it."""
         backend, assembler = self._inner._backend, self._inner._assembler
         assembler.abandoned = True
+        if self._inner.settled():  # by itself, before it was known that nobody will ask
+            self._inner._take()
         backend.cancel(assembler.request)
         backend.settle(assembler.request)
 
@@ -102,7 +120,7 @@ class AsyncStream(InProcess, Generic[C]):
         return self._inner.completion
 
 
-class AsyncStreaming(InProcess, Coroutine[Any, Any, AsyncStream[C]], Generic[C]):
+class AsyncStreaming(Closing, InProcess, Coroutine[Any, Any, AsyncStream[C]], Generic[C]):
     """A streamed call before it has begun: read it with `async for`, or `await` its `AsyncStream`.
 
     It is a coroutine, so `create_task`, `wait_for` and `gather` take it. It begins when it is first

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, Self
 
-from llama_magic.model.astream import AsyncStream
+from llama_magic.model.astream import AsyncStream, Closing
 from llama_magic.model.stream import C, Stream
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Succession(Generic[C]):
         self.cancel()
 
 
-class AsyncSuccession(Generic[C]):
+class AsyncSuccession(Closing, Generic[C]):
     """The same for `async for`; its kinds say how it goes from chunk to chunk."""
 
     _stream: AsyncStream[C]

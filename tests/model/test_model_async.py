@@ -9,6 +9,7 @@ import itertools
 import signal
 import threading
 from collections.abc import Coroutine, Iterator
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -113,6 +114,40 @@ def test_a_streamed_call_is_read_or_awaited(scripted: Any, kind: str) -> None:
     assert texts[0]
     assert texts == [texts[0]] * 5
     assert [c.text for c in journal] == texts
+
+
+@pytest.mark.parametrize("kind", ["complete", "chat", "structured"])
+def test_an_async_with_stops_what_it_is_left_with(scripted: Any, kind: str) -> None:
+    """As `with` does: of the call itself, and of what awaiting it gives, though the stream is still held."""
+    how: dict[str, Any] = {"stream": True, "max_tokens": 3000, "ignore_eos": kind != "structured"}
+    call = {
+        "complete": partial(scripted.acomplete, "一", **how),
+        "chat": partial(scripted.achat, HI, **how),
+        "structured": partial(scripted.astructured, "一", LONG_TEXT, **how),
+    }[kind]
+
+    async def main() -> list[Any]:
+        held = [call(), await call()]
+        for stream in held:
+            async with stream as entered:
+                assert entered is stream
+                await anext(stream)
+        return await _told(2)
+
+    assert {one.finish_reason for one in asyncio.run(main())} == {"interrupted"}
+
+
+def test_an_answer_that_ended_before_its_reader_left_is_told(scripted: Any) -> None:
+    """It ended by itself while a chunk of it was looked at, and nobody reads the rest: the history has it."""
+
+    async def main() -> list[Any]:
+        stream = await scripted.acomplete("一", stream=True, max_tokens=4)
+        async with stream:
+            await anext(stream)
+            assert stream._inner._assembler.ended.wait(120)
+        return await _told(1)
+
+    assert [len(one.token_ids) for one in asyncio.run(main())] == [4]
 
 
 class Word(BaseModel):
