@@ -7,7 +7,7 @@ Knows no llama.cpp: the engine passes in what it knows of graphics devices.
 """
 
 from llama_magic.fit._check import affordable_cells, check, largest_context
-from llama_magic.fit._estimate import KV_TYPES, Estimate, Options, estimate, round_context
+from llama_magic.fit._estimate import KV_TYPES, Estimate, Options, estimate, odd_head, round_context
 from llama_magic.fit._machine import HUGE_PAGES, Gpu, Machine, machine
 from llama_magic.fit._profiles import PROFILES, LoadProfile, Tuning, pays_to_read, profile
 from llama_magic.fit._speed import Speed, bytes_per_token, rates, rounded, speed
@@ -29,6 +29,7 @@ __all__ = [
     "estimate",
     "largest_context",
     "machine",
+    "odd_head",
     "pays_to_read",
     "profile",
     "rates",

@@ -7,7 +7,7 @@ from typing import Any
 
 from llama_magic.doors import option
 from llama_magic.errors import FitError
-from llama_magic.fit._estimate import Estimate, round_context
+from llama_magic.fit._estimate import Estimate, odd_head, round_context
 from llama_magic.fit._machine import Machine
 from llama_magic.words import amounts
 
@@ -77,7 +77,7 @@ def _remedy(e: Estimate, machine: Machine) -> str:
             if _problem(e.replace(gpu_layers=layers), machine) is None:
                 found.append(option("gpu_layers", layers))
                 break
-    for type_ in ("q8_0", "q4_0"):
+    for type_ in () if odd_head(e.info) else ("q8_0", "q4_0"):
         changed: dict[str, Any] = {"type_k": type_, "type_v": type_, "flash_attn": "auto"}
         if e.replace(**changed).kv < e.kv and _problem(e.replace(**changed), machine) is None:
             found.append(option("kv_type", type_))

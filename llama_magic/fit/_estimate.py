@@ -18,6 +18,7 @@ from llama_magic.words.counting import counted
 from llama_magic.words.shown import Shown
 
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+_BLOCK = 32  # numbers that q8_0 and q4_0 keep together
 _PAD = 256
 # weights that the CPU back end keeps a second time, interleaved for AVX2 (ggml-cpu/repack.cpp)
 _REPACKED = frozenset({"Q4_0", "Q4_K", "IQ4_NL"})
@@ -178,3 +179,10 @@ def _compute(info: GGUFInfo, o: Options) -> int:
     return compute_bytes(
         info, tokens=n, cells=_cells(o), n_seq=o.n_seq, rows=min(n, o.outputs or n), flash=flash
     )
+
+
+def odd_head(info: GGUFInfo) -> int:
+    """Return the size of a head whose keys or values cannot be kept in blocks of 32; 0 where all can."""
+    h = info.hparams
+    sliding = (h.whole("attention.key_length_swa"), h.whole("attention.value_length_swa"))
+    return next((size for size in (h.head_k, h.head_v, *sliding) if size % _BLOCK), 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llama_magic.errors import OptionError
+from llama_magic.fit._estimate import odd_head
 from llama_magic.fit._machine import Machine
 from llama_magic.gguf import GGUFInfo
 
@@ -79,7 +80,7 @@ def profile(name: str, machine: Machine, info: GGUFInfo) -> LoadProfile:
     if name not in PROFILES:
         raise OptionError(f"There is no profile {name!r}. Known: {', '.join(PROFILES)}.")
     batch, ubatch = {"batch": (2048, 512), "memory": (128, 128), "fast": (1024, 512)}.get(name, (512, 512))
-    kv = "q8_0" if name == "memory" else "f16"
+    kv = "q8_0" if name == "memory" and not odd_head(info) else "f16"
     cpu_only = not machine.gpus
     reads = cpu_only and pays_to_read(info, machine)
     tuning = Tuning(

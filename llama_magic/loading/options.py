@@ -228,6 +228,12 @@ class LoadOptions:
                 "was asked for.",
                 remedy=f"Leave {option('flash_attn')} at auto, or use {option('kv_type', 'f16')}.",
             )
+        if least.type_k != "f16" and (odd := fit.odd_head(info)):
+            raise OptionError(
+                f"{option('kv_type', least.type_k)} keeps 32 numbers together, and heads of this model have "
+                f"{odd}, no multiple of that.",
+                remedy=f"Load it with {option('kv_type', 'f16')}.",
+            )
         window = self._window(info, machine, base.window, least, notes)
         one = replace(least, window=window, cells=window)
         windows = 1 if info.only_embeds else base.windows  # texts are embedded one after the other

@@ -91,8 +91,9 @@ def plan(info: GGUFInfo, source: str, *, machine: Machine | None = None) -> Plan
 def planned(info: GGUFInfo, source: str, ctx: int | None, machine: Machine) -> Plan:
     """Return what `plan` does, for a header that was judged already; `ctx` asks for a window."""
     wanted = ctx or min(info.context_length, SENSIBLE_WINDOW)
-    longest, kv = 0, "q8_0"
-    for tried in ("f16", "q8_0"):
+    kinds = ("f16",) if fit.odd_head(info) else ("f16", "q8_0")
+    longest, kv = 0, kinds[-1]
+    for tried in kinds:
         with contextlib.suppress(FitError):
             found = _settled(info, machine, 0, tried).window
             if found > longest:

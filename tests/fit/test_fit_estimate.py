@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gguf_build import tiny_llama
 
 from llama_magic.errors import FitError, OptionError
 from llama_magic.fit import (
@@ -28,6 +29,8 @@ from llama_magic.fit import (
     round_context,
 )
 from llama_magic.gguf import GGUFInfo, inspect
+from llama_magic.loading.options import LoadOptions
+from llama_magic.loading.plan import planned
 from llama_magic.words import amounts
 
 GIB = 1 << 30
@@ -111,11 +114,6 @@ def test_weights_are_those_of_the_file(measured: Any) -> None:
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> GGUFInfo:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "gguf"))
-    try:
-        from gguf_build import tiny_llama
-    finally:
-        sys.path.pop(0)
     return inspect(tiny_llama().write(tmp_path_factory.mktemp("fit") / "tiny.gguf"))
 
 
@@ -275,6 +273,18 @@ def test_profiles_differ_where_they_say(tiny: GGUFInfo) -> None:
     assert not made["quality"].tuning.extra_bufts
     with pytest.raises(OptionError, match="balanced"):
         profile("quick", BIG, tiny)
+
+
+def test_heads_that_fill_no_block_are_kept_in_f16(tiny: GGUFInfo, tmp_path: Path) -> None:
+    """Phi 2's heads have 80 numbers: q8_0, which keeps 32 together, is no choice of ours, and is refused."""
+    file = tiny_llama()
+    file.kv.append(("llama.attention.key_length", "u32", 80))
+    odd = inspect(file.write(tmp_path / "odd.gguf"))
+    assert profile("memory", BIG, odd).tuning.type_k == "f16"
+    small = replace(BIG, ram_total=2 * GIB, ram_available=GIB)
+    assert planned(odd, "x", 1 << 22, small).kv_type == "f16"
+    with pytest.raises(OptionError, match="heads of this model have 80"):
+        LoadOptions.read({"kv_type": "q4_0"}).settle(odd, BIG, gpu=False)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
