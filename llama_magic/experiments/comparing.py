@@ -210,7 +210,9 @@ def compare(results: Sequence[Any], axis: str, score: str, values: Sequence[Any]
         made.append(Pair(first, second, len(differences), better, worse, mean, low, high, p, p))
     corrected = holm([pair.p for pair in made])
     pairs = tuple(replace(pair, p_holm=p) for pair, p in zip(made, corrected, strict=True))
-    return Pairs(axis, score, pairs, _notes(results, [score]))
+    # Where no verdict is that one is better, nobody needs to hear that a draw may have made the difference.
+    scores = [score] if any(pair.tells for pair in pairs) else []
+    return Pairs(axis, score, pairs, _notes(results, scores))
 
 
 def _mean(values: Sequence[float]) -> float:

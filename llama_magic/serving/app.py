@@ -93,8 +93,9 @@ def application(state: State, rules: Rules) -> ASGIApp:
         ("/openapi.json", openapi),
     ):
         routes.append(Route(name, _told(page), methods=["GET"]))
-    handlers = {HTTPException: _http, Refusal: _refused}
-    return RequestGuard(Starlette(routes=routes, exception_handlers=handlers), rules)  # type: ignore[arg-type]  # theirs are wider
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _http, Refusal: _refused})  # type: ignore[dict-item]  # theirs are wider
+    app.state.log = state.log
+    return RequestGuard(app, rules, state.log)
 
 
 def _told(page: Page) -> Page:
@@ -123,7 +124,9 @@ async def _http(request: Request, error: HTTPException) -> Response:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
+    """Refuse what no `Endpoint` has taken; the row of its client is begun here, and ends."""
     refusal = refusal_of(error)
+    request.app.state.log.refused(request.client, request.url.path, refusal.status)
     return Response(
         as_json(refusal.body()), refusal.status, dict(refusal.headers), media_type="application/json"
     )

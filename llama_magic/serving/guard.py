@@ -19,6 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from llama_magic.serving.log import Log
 from llama_magic.serving.refusals import Refusal
 
 OPEN = ("/health", "/v1/health")  # to anybody, without a key
@@ -145,9 +146,10 @@ def _is_address(name: str) -> bool:
 class RequestGuard:
     """Checks each request by the rules; answers a browser's question (OPTIONS) itself."""
 
-    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+    def __init__(self, app: ASGIApp, rules: Rules, log: Log) -> None:
         self._app = app
         self._rules = rules
+        self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -160,6 +162,7 @@ class RequestGuard:
         try:
             self._rules.check(scope["path"], headers, asks_first=asks_first)
         except Refusal as refusal:
+            self._log.refused(scope.get("client"), scope["path"], refusal.status)
             response: Response = JSONResponse(refusal.body(), refusal.status, {**refusal.headers, **allowed})
             await response(scope, receive, send)
             return

@@ -6,8 +6,9 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 KEPT = 200
 
@@ -66,6 +67,10 @@ class Log:
             self._rows.append(row)
         self.changed()
         return row
+
+    def refused(self, client: Sequence[Any] | None, path: str, status: int) -> None:
+        """Add the row of a request that nothing was done for: of another path, without the key."""
+        self.end(self.begin(client[0] if client else "", path[:200]), str(status))
 
     def end(self, row: LoggedRequest, how: str) -> None:
         """Say how a request ended, once."""

@@ -28,9 +28,15 @@ class Marked:
     pieces: tuple[tuple[str, bool], ...]
 
 
+class Figure(str):
+    """A number in words of its own: its minus is one to who looks, and a hyphen in what is copied as data."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Table(Printed):
-    """Rows of `str`, numbers, `None`, `Marked` or tuples of `Share` under `headers`.
+    """Rows of `str`, `Figure`, numbers, `None`, `Marked` or tuples of `Share` under `headers`.
 
     `caption` says what it lists. Its first `together` columns are said once where rows have them in common.
     """

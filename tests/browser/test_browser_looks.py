@@ -11,6 +11,7 @@ from example_views import example_views
 
 from browser.cells import HELD, IMPORTS, cell
 from llama_magic.display import to_html
+from llama_magic.words.tables import Table
 
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
 
@@ -147,6 +148,30 @@ def test_every_view_fits_a_phone(browser: Any) -> None:
         page.keyboard.press("End")
         page.keyboard.press("ArrowRight")
         page.wait_for_function("n => n.scrollLeft > 0", arg=box.element_handle())
+    page.close()
+
+
+def test_a_table_that_goes_on_is_shaded_where_it_does(browser: Any) -> None:
+    """At its right edge, until it is scrolled to its end; one that fits is not, nor is any where the page
+    has no such colour."""
+    shown = [to_html(Table(tuple("abcde"), ((number,) * 5,))) for number in (1, 10**15)]
+    page = browser.new_page(viewport={"width": 380, "height": 300})
+    page.set_content(
+        "<style>body { margin: 0; font: 14px sans-serif } * { color: #fff !important; border: 0 !important }"
+        f"</style><div>{'</div><div>'.join(shown)}</div>"
+    )
+    small, wide = page.locator(".lm-box").all()
+
+    def edge(box: Any) -> bytes:
+        at = box.bounding_box()
+        clip = {"x": at["x"] + at["width"] - 6, "y": at["y"], "width": 6, "height": 20}
+        return page.screenshot(clip=clip)  # type: ignore[no-any-return]
+
+    blank = edge(wide)
+    page.evaluate("() => document.body.style.setProperty('--jp-layout-color0', '#fff')")
+    assert edge(small) == blank != edge(wide)
+    wide.evaluate("n => { n.scrollLeft = n.scrollWidth; }")
+    assert edge(wide) == blank
     page.close()
 
 

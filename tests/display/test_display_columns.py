@@ -11,7 +11,8 @@ import pytest
 from display_answers import answering, bare, completion
 from example_views import example_views
 
-from llama_magic.display import to_html, to_text
+import llama_magic as lm
+from llama_magic.display import to_html, to_markdown, to_text
 from llama_magic.display.static.doc import Answer, Code, Grid, Head, Line, Node
 from llama_magic.display.static.html import page
 from llama_magic.display.views.experiments.comparing import sentence
@@ -24,6 +25,7 @@ from llama_magic.microscope.reading import ReadThrough, ReadToken
 from llama_magic.microscope.tracing import Drawn, SamplerTrace, TraceStage
 from llama_magic.request.sampling import Sampling
 from llama_magic.session.history import History
+from llama_magic.testing import scripted_model
 from llama_magic.words.tables import Share, Table
 
 
@@ -35,6 +37,20 @@ def test_figures_with_a_deviation_stand_flush_right() -> None:
     """As all figures do, so that their sizes are compared at a glance."""
     html = to_html(example_views()["bench"])
     assert html.count('align="right">800.0 ± 14.1') == html.count('align="right">61.0 ± 0.7') == 1
+
+
+def test_a_minus_is_one_to_who_looks_and_a_hyphen_in_what_is_copied() -> None:
+    """Of numbers alone: what a model or a person wrote with a hyphen keeps it, and so do text formats."""
+    pairs = example_views()["pairs"]
+    assert ">\u22120.53 to \u22120.13<" in to_html(pairs)
+    assert "-0.53 to -0.13" in to_text(pairs)
+    rows, asks = [{"bias": -1e-07, "code": "-5"}], "{{ bias }} {{ code }}"
+    table = to_html(lm.map(rows, asks, model=scripted_model(lambda _r: "-5")))
+    assert ">\u22121e\u221207<" in table
+    assert table.count(">-5<") == 2
+    number = Table(("x",), ((-3.5,),))
+    assert ">\u22123.5<" in to_html(number)
+    assert "-3.5" in to_markdown(number)
 
 
 def test_names_are_not_torn_where_only_values_stand_beside_them() -> None:

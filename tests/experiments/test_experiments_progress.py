@@ -7,6 +7,7 @@ import io
 import json
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,10 @@ def test_who_looks_sees_that_it_is_at_work(monkeypatch: pytest.MonkeyPatch) -> N
     runs = lm.map(["a", "b"], model=scripted_model(lambda r: Script(said(r), at=0, hold=answered)))
     assert [run.text for run in runs] == ["a", "b"]
     assert screen.getvalue().split("\r")[1].startswith("0 of 2 rows")
-    assert "so far: 0 of 3 rows" in _published(monkeypatch, Runs(None, {}), Standing(0, 3, 0, 0.0, None))
+    table, done = "so far: 0 of 3 rows · 2 rows/s", "done: 0 of 3 rows · 2 rows/s"
+    assert _published(monkeypatch) == ["", _WAITING, table, done, ""]
+    monkeypatch.setattr(watching, "_SILENT", 1e9)  # of one that is quick nothing is to be stopped
+    assert _published(monkeypatch) == ["", table, done, ""]
     assert "1,234 rows/s" in watching.words(Standing(1, 3, 0, 1234.5, 1.0))
 
 
@@ -97,11 +101,17 @@ def test_of_what_was_stopped_no_time_is_left(monkeypatch: pytest.MonkeyPatch) ->
     assert lines == ["", "1 of 3 rows · 2 rows/s · 1.0 s left", "1 of 3 rows · 2 rows/s"]
 
 
-def _published(monkeypatch: pytest.MonkeyPatch, results: Any, standing: Standing) -> str:
+_WAITING = "An experiment was under way when this was saved."
+
+
+def _published(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return what a cell is sent of an experiment that is seen once before it ends."""
     sent: list[Any] = []
     monkeypatch.setattr(watching.hosts, "publish", lambda shell, bundle, **how: sent.append(bundle))
-    watching._Cell(None).show(results, standing)
-    return str(sent[0]["text/plain"])
+    cell, results, standing = watching._Cell(None), Runs(None, {}), Standing(0, 3, 0, 2.0, 1.0)
+    cell.show(results, standing)
+    cell.end(results, replace(standing, left_s=None))
+    return [bundle["text/plain"] for bundle in sent]
 
 
 def test_a_console_of_jupyter_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

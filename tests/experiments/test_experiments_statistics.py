@@ -179,10 +179,13 @@ def test_the_only_prompt_is_one_group() -> None:
 
 def test_few_draws_are_warned_of() -> None:
     """Drawn once or twice at a temperature a row cannot tell settings apart; drawn five times, or greedily,
-    it can. A seed axis counts as draws.
+    it can. A seed axis counts as draws. Where the verdict is that nothing can be told, it is said already.
     """
     assert "drawn once a row" in _runs(6).summary().notes[0]
-    assert "drawn 2 times a row" in _runs(6, n=2).pairs("prompt", "right").notes[0]
+    few, many = (_runs(rows, n=2).pairs("prompt", "right") for rows in (6, 40))
+    assert [pair.tells for pair in (*few, *many)] == [False, True]
+    assert few.notes == ()
+    assert "drawn 2 times a row" in many.notes[0]
     assert _runs(6).summary().notes[0].endswith("n=5 or more tells them apart.")
     with through(Door.MAGIC):
         assert _runs(6).summary().notes[0].endswith("--samples 5 or more tells them apart.")

@@ -49,6 +49,7 @@ def test_a_key_is_asked_for_and_appears_nowhere(
         check_error(answer.json(), 401)
         assert answer.json()["error"]["type"] == "authentication_error"
         assert answer.headers["www-authenticate"] == "Bearer"
+    assert [(row.path, row.ended) for row in here.server.log] == [(CHAT, "401")] * 4
     for headers in (
         {"Authorization": f"Bearer {KEY}"},
         {"X-Api-Key": KEY},

@@ -114,7 +114,9 @@ def test_rows_are_brought_up_to_date_until_the_server_stops(served: Callable[...
         False,
         *[True] * (len(page.display_pub.sent) - 1),
     ]
-    assert "No request yet." in page.display_pub.sent[0][1]
+    first = page.display_pub.sent[0][1]
+    assert "No request yet." in first
+    assert f"{here.server.url}/v1, until its process ends" in first  # as the notebook is saved
     last = page.display_pub.sent[-1][1]
     assert "127.0.0.1 ann" in last
     assert "stop" in last
@@ -122,6 +124,17 @@ def test_rows_are_brought_up_to_date_until_the_server_stops(served: Callable[...
     assert "2 requests" in last
     bundle = here.server._repr_mimebundle_()
     assert "<script" not in bundle["text/html"]
+
+
+def test_figures_of_a_column_have_equal_decimals(served: Callable[..., Served]) -> None:
+    """3 seconds beside 2.2 read as if they were measured otherwise: both are told to a tenth."""
+    here = served(answers=lambda _r: "one two three")
+    here.post("/v1/chat/completions", **ask())
+    row = list(here.server.log)[-1]
+    row.came, row.first, row.last, row.done = 0.0, 1.0, 2.0, 3.0
+    assert (row.written - 1, row.state) == (2, "stop")
+    figures = [cell.strip() for cell in to_text(here.server).splitlines()[-2].split("  ") if cell]
+    assert figures[-3:] == ["2.0", "3.0", "stop"]
 
 
 def test_where_nothing_can_be_updated_it_is_shown_once(served: Callable[..., Served]) -> None:

@@ -222,6 +222,8 @@ def test_what_a_server_says_of_itself(served: Callable[..., Served]) -> None:
     for path, status in (("/v1/models/nope", 404), ("/nope", 404), ("/v1/chat/completions", 405)):
         answer = here.client.get(path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, status)
+        row = list(here.server.log)[-1]
+        assert (row.client, row.path, row.ended) == ("127.0.0.1", path, str(status))
 
 
 def test_several_models_are_told_apart(served: Callable[..., Served]) -> None:

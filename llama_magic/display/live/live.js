@@ -1,8 +1,8 @@
 // @ts-check
 // The live view of an answer. live.py puts the modules that it imports before it, into one.
-import { Growing, make, spoken } from "./nodes.js";
-import { announcer, count, form, gauge, GROUP, grouped, guessed, stopControl } from "./parts.js";
-import { initialize, keepWhenLost } from "./settle.js";
+import { Growing, make } from "./nodes.js";
+import { announcer, count, form, gauge, GROUP, grouped, guessed, keepFocus, stopControl } from "./parts.js";
+import { ended, initialize, keepWhenLost } from "./settle.js";
 
 /**
  * What is new, as `Feed.take` of feed.py says it.
@@ -28,7 +28,7 @@ function render({ model, el }) {
   const announce = announcer(region);
   const root = make(
     "div", "lm lm-live tex2jax_ignore mathjax_ignore",
-    make("div", "lm-row", title, stopControl(model)), text, meter.bar, meter.key, meter.whole,
+    make("div", "lm-row", title, stopControl(model, "Stop writing; the text so far is kept")), text, meter.bar, meter.key, meter.whole,
     make("div", "lm-row lm-wrap", foot, state), guesses, region,
   );
   root.setAttribute("role", "group");
@@ -123,23 +123,17 @@ function render({ model, el }) {
     meter = next;
   };
   model.on("change:head", onHead);
-  /** @type {HTMLElement | null} */
-  let cell = null; // where the focus was in the view: a view that is gone takes it with it
-  root.addEventListener("focusin", () => { cell = root.closest(".jp-Cell"); });
-  root.addEventListener("focusout", (event) => { if (event.relatedTarget) cell = null; });
+  const leave = keepFocus(root);
   const free = keepWhenLost(model, () => {
     draw();
-    const note = "The kernel ended before the answer did. This is what had come.";
-    const kept = make("div", "lm tex2jax_ignore mathjax_ignore", title, text, make("p", "lm-foot", note));
-    kept.setAttribute("style", "border-left:2px solid #2f80d8;padding:2px 0 2px 14px");
     text.querySelectorAll(".lm-text, .lm-raw").forEach((answer) => answer.classList.add("lm-ended"));
-    return { "text/html": kept.outerHTML, "text/plain": spoken(kept) };
+    return ended("The kernel ended before the answer did. This is what had come.", title, text);
   });
   return () => {
     free();
     model.off("msg:custom", onMessage);
     model.off("change:head", onHead);
-    requestAnimationFrame(() => { if (document.activeElement === document.body) cell?.focus({ preventScroll: true }); });
+    leave();
   };
 }
 

@@ -1,10 +1,7 @@
 """The live view: an anywidget that is fed with deltas, and replaced by static output at the end.
 
 While a cell runs a widget can speak to the front end but not hear it, so Stop is the front
-end's own interrupt, and nothing here ever waits for an answer. A page that is loaded again in
-the middle of a run gets no more of its output from JupyterLab (4.6); but once the kernel is idle
-it asks for all widgets. So a view that has ended holds the static output until a page has said
-that it stands in its cell. A view may appear late (its
+end's own interrupt, and nothing here ever waits for an answer. A view may appear late (its
 script loads while messages pass), so each delta says which state it changes, and now and then
 all is sent again: at the start, and each time it has doubled. Markdown is read here, once, into
 elements (`growing`); the page makes nodes of them and reads nothing.
@@ -12,21 +9,16 @@ elements (`growing`); the page makes nodes of them and reads nothing.
 
 from __future__ import annotations
 
-import contextlib
-import re
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import anywidget
 import traitlets
 
 from llama_magic.display import hosts
+from llama_magic.display.live import leaving
 from llama_magic.display.live.feed import Feed
-from llama_magic.display.static import inline
 from llama_magic.display.views import gauge
 from llama_magic.model.results import Budget, Chunk
 from llama_magic.threads import Latch, of_the_cell, set_going
@@ -36,61 +28,15 @@ _PERIOD = 1 / 10  # seconds between messages: each costs a page about 8 ms of dr
 _LONG = 5.0  # seconds of writing, after which ...
 _LONG_PERIOD = 1 / 5  # ... a reader is behind anyway, and the model can use the processor
 _SHARE = 10  # a view is idle this many times as long as it took to read what is new
-_KEPT = 50  # ended views that no page has answered for: a tab that was closed, cells run one after the other
 _FALLBACK = "The answer is being written; it will stand here when it is done."
-_HERE = Path(__file__).parent
 
 
-def _script() -> str:
-    """Return the view's modules as the one that anywidget takes: each after those that it imports."""
-    modules = ((_HERE / name).read_text("utf-8") for name in ("nodes.js", "parts.js", "settle.js", "live.js"))
-    return "".join(re.sub(r"^import .*\n", "", text, flags=re.MULTILINE) for text in modules)
-
-
-def _style() -> str:
-    """Return the view's style sheet: it outweighs JupyterLab's, as do the styles of saved elements."""
-    base = re.sub(r"^\.lm \.", ".lm.lm-live .", inline.sheet(), flags=re.MULTILINE)
-    return base + (_HERE / "live.css").read_text("utf-8")
-
-
-class LiveView(anywidget.AnyWidget):
-    """The widget behind the live view; `head` is what is known before the first token of an answer.
-
-    `unanswered` are the ended views that hold their static output, the oldest first.
-    """
+class LiveView(leaving.Leaving):
+    """The widget behind the live view; `head` is what is known before the first token of an answer."""
 
     # Text, not a path: anywidget keeps every widget whose script it may have to reload.
-    _esm = _script()
-    _css = _style()
+    _esm = leaving.script("live.js")
     head = traitlets.Dict().tag(sync=True)
-    left = traitlets.Dict().tag(sync=True)
-
-    unanswered: ClassVar[deque[LiveView]] = deque()
-
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        self.left = {"view": self.model_id}  # by which a page finds its place where the kernel ends before it
-
-    def leave(self, cell: str | None, run: int | None, bundle: dict[str, Any]) -> None:
-        """Hold the static output of a cell's run until a page says that it stands there."""
-        self.on_msg(self._answered)
-        self.unanswered.append(self)
-        self.left = {"cell": cell, "run": run, "view": self.model_id, "bundle": bundle}
-        while len(self.unanswered) > _KEPT:
-            self.unanswered.popleft().close()
-
-    def _answered(self, widget: Any, content: Any, buffers: Any) -> None:
-        if isinstance(content, dict) and content.get("settled"):
-            self.close()
-
-    def close(self) -> None:
-        """Close the widget, and the layout that ipywidgets gave it, which would stay behind."""
-        with contextlib.suppress(ValueError):
-            self.unanswered.remove(self)
-        layout = self.layout
-        super().close()
-        if layout is not None:
-            layout.close()
 
 
 class Live:
@@ -120,9 +66,7 @@ class Live:
 
     def begin(self) -> None:
         """Show it."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
-        bundle = {"application/vnd.jupyter.widget-view+json": view, "text/plain": _FALLBACK}
-        self._output.publish(bundle)
+        self._output.publish(self._widget.bundle(_FALLBACK))
         set_going(self._thread)
 
     def feed(self, chunk: Chunk) -> None:

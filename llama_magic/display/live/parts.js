@@ -83,15 +83,16 @@ export function guessed(came, made, parts) {
 /**
  * Stop is the front end's own interrupt: a message to the kernel would wait until the cell has ended.
  * @param {Model} model
+ * @param {string} title
  */
-export function stopControl(model) {
+export function stopControl(model, title) {
   const kernel = model.widget_manager?.kernel;
   if (typeof kernel?.interrupt !== "function") {
     return make("span", "lm-how", "To stop: interrupt the cell (■, or press I twice)");
   }
   const button = /** @type {HTMLButtonElement} */ (make("button", "lm-stop", "Stop"));
   button.type = "button";
-  button.title = "Stop writing; the text so far is kept";
+  button.title = title;
   button.addEventListener("click", () => {
     button.disabled = true;
     button.textContent = "stopping…";
@@ -101,6 +102,21 @@ export function stopControl(model) {
     });
   });
   return button;
+}
+
+/**
+ * A view that is gone takes the focus with it: give it to its cell, where it was in the view.
+ * @param {HTMLElement} root
+ * @returns {() => void} what is to be called when the view goes
+ */
+export function keepFocus(root) {
+  /** @type {HTMLElement | null} */
+  let cell = null;
+  root.addEventListener("focusin", () => { cell = root.closest(".jp-Cell"); });
+  root.addEventListener("focusout", (event) => { if (event.relatedTarget) cell = null; });
+  return () => requestAnimationFrame(() => {
+    if (document.activeElement === document.body) cell?.focus({ preventScroll: true });
+  });
 }
 
 /**

@@ -1,6 +1,7 @@
 // @ts-check
 // What becomes of a view that has ended: a page that was loaded since then gets the static output from it. One whose
 // kernel has ended before it leaves what was written.
+import { make, spoken } from "./nodes.js";
 
 const joined = (/** @type {string | string[] | undefined} */ text) => (Array.isArray(text) ? text.join("") : text);
 
@@ -22,13 +23,16 @@ function settle(model, late) {
     const cell = cells.get(at);
     if (cell.id !== id || !cell.outputs) continue;
     const outputs = Array.from({ length: cell.outputs.length }, (_, index) => cell.outputs.get(index).data ?? {});
-    if (outputs.some((data) => joined(data["text/plain"]) === bundle["text/plain"] && !data[VIEW])) return true;
     const place = outputs.findIndex((data) => data[VIEW]?.model_id === view);
+    if (place < 0 && outputs.some((data) => joined(data["text/plain"]) === bundle["text/plain"] && !data[VIEW])) return true;
     // The page that runs the cell shows what its code wants: the answer may lie in an Output widget, say.
     if (place < 0 && !late && cell.executionState !== "idle") return cell.executionState === "running";
     const output = { output_type: "display_data", data: bundle, metadata: {} };
-    if (place >= 0) cell.outputs.set(place, output);
-    else {
+    if (place >= 0) {
+      cell.outputs.set(place, output);
+      const table = joined(outputs[place + 1]?.["text/html"])?.includes("lm-below-line"); // of an experiment on its way
+      if (table) cell.outputs.set(place + 1, { ...output, data: { "text/plain": "", "text/html": "" } });
+    } else {
       if (cell.executionCount !== null && cell.executionCount !== run) cell.outputs.clear(); // of an earlier run
       cell.outputs.add(output);
     }
@@ -63,6 +67,20 @@ export function keepWhenLost(model, shown) {
   };
   signal?.connect(onStatus);
   return () => signal?.disconnect(onStatus);
+}
+
+/**
+ * What is kept of a view whose kernel has ended before it: some of its nodes, and that it is so.
+ * @param {string} note
+ * @param {HTMLElement[]} nodes
+ * @returns {Record<string, string>}
+ */
+export function ended(note, ...nodes) {
+  const foot = make("p", "lm-foot", note);
+  foot.setAttribute("style", "margin:0;font-size:88%;opacity:0.75"); // as base.css has it: what is saved has no style sheet
+  const kept = make("div", "lm tex2jax_ignore mathjax_ignore", ...nodes, foot);
+  kept.setAttribute("style", "border-left:2px solid #2f80d8;padding:2px 0 2px 14px");
+  return { "text/html": kept.outerHTML, "text/plain": spoken(kept) };
 }
 
 /**

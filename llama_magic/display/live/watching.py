@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from llama_magic.display import hosts
 from llama_magic.display.bundle import both
@@ -19,8 +19,17 @@ from llama_magic.words.counting import counted
 from llama_magic.words.screens import is_screen
 from llama_magic.words.standing import Standing
 
+if TYPE_CHECKING:
+    from llama_magic.display.live.waiting import Waiting
+
 _PERIOD = 0.4  # seconds between two looks of a cell or a terminal
-_SILENT = 1.0  # and at most until it says that it has begun
+_SILENT = 1.0  # and at most until it says that it has begun; who waits longer may want to stop it
+_NOTHING = {"text/plain": "", "text/html": ""}  # of nothing at all nbconvert warns
+_BEFORE = "An experiment was under way when this was saved."  # where no kernel has the line
+_RULE = (
+    "<style>.jp-OutputArea-child:has(> .jp-OutputArea-output.jupyter-widgets)"
+    ":has(+ .jp-OutputArea-child .lm-below-line) { display: none; }</style>"
+)
 _SELDOM = 30.0  # and between two lines where output is kept: a log, a notebook that nobody looks at
 
 
@@ -55,13 +64,14 @@ def watching(results: Any, progress: bool | Callable[[Standing], Any]) -> Iterat
     # A first row is worth to be seen at once; of what is counted alone nothing is said where it is quick.
     first = 0.0 if isinstance(results, Results) or progress is not True else _SILENT
     seen, due = len(results), began + (_SELDOM if host.period == _SELDOM else first)
-    # Whoever looks sees that it is at work, before the first result, too.
-    silent = isinstance(host, (_Cell, _Terminal))
+    # Whoever looks sees that it is at work, before the first result, too; and that one takes long.
+    looked_at = silent = isinstance(host, (_Cell, _Terminal))
 
     def tick() -> None:
         nonlocal seen, due, silent
         now = time.monotonic()
-        if (now >= due and len(results) != seen) or (silent and now >= began + _SILENT):
+        news = len(results) != seen or (looked_at and not silent)
+        if (now >= due and news) or (silent and now >= began + _SILENT):
             seen, due, silent = len(results), now + host.period, False
             host.show(results, results.standing)
 
@@ -70,7 +80,7 @@ def watching(results: Any, progress: bool | Callable[[Standing], Any]) -> Iterat
     finally:
         standing = results.standing
         # Of what was stopped no time is left to wait; a function of the user's is told what it always was.
-        host.end(results, standing if callable(progress) else dataclasses.replace(standing, left_s=None))
+        host.end(results, standing if callable(progress) else replace(standing, left_s=None))
 
 
 def host_now() -> _Host:
@@ -99,21 +109,58 @@ class _Told:
     end = show
 
 
-class _Cell(hosts.Output):
-    """A table of the latest results, in the cell."""
+class _Cell:
+    """A table of the latest results, in the cell; above it, from a second on, the time left and Stop.
+
+    The table is true for ever: where the kernel ends before the experiment, the saved notebook keeps it.
+    """
 
     period = _PERIOD
 
+    def __init__(self, shell: Any) -> None:
+        self._shell, self._began = shell, time.monotonic()
+        self._line, self._table = hosts.Output(shell), hosts.Output(shell)
+        self._waiting: Waiting | None = None
+        self._rows = 0  # in the table: it is not made anew under who reads it, unless there are more
+
     def show(self, results: Results[Any], standing: Standing) -> None:
+        if not self._line.there:
+            self._line.publish(_NOTHING)  # it will stand above the table
+        if self._waiting is None and time.monotonic() >= self._began + _SILENT:
+            self._begin()
+        if self._waiting is not None:
+            self._waiting.say(standing.left_s)
+        if self._table.there and standing.done == self._rows:
+            return
+        self._rows = standing.done
         done = Segment("done", "prompt", standing.done)
         rows = latest(results) if isinstance(results, Results) else ()
-        # True for ever: where the kernel ends before it does, the saved notebook keeps this.
-        head = Head("so far", words(standing))
-        self.publish(both([head, Bar((done,), max(1, standing.total)), *rows]))
+        head = Head("so far", words(replace(standing, left_s=None)))
+        table = both([head, Bar((done,), max(1, standing.total)), *rows])
+        table["text/html"] = _below(table["text/html"])
+        self._table.publish(table)
+
+    def _begin(self) -> None:
+        with contextlib.suppress(ImportError):  # no widget library: there is the table
+            from llama_magic.display.live.waiting import Waiting  # for weight: ipywidgets
+
+            self._waiting = Waiting()
+            self._line.publish(self._waiting.bundle(_BEFORE))
 
     def end(self, results: Results[Any], standing: Standing) -> None:
-        if self.there:
-            self.publish(both([Head("done" if not results.missing else "stopped", words(standing))]))
+        if not self._line.there:
+            return
+        last = both([Head("done" if not results.missing else "stopped", words(standing))])
+        self._line.publish(last)
+        if self._table.there:
+            self._table.publish(_NOTHING)
+        if self._waiting is not None:
+            self._waiting.leave(hosts.cell(self._shell), hosts.run_number(self._shell), last)
+
+
+def _below(table: str) -> str:
+    """Return the HTML of a table that hides the error in place of a line that no kernel has any more."""
+    return _RULE + table.replace('class="lm', 'class="lm lm-below-line', 1)
 
 
 class _Terminal:
@@ -148,7 +195,7 @@ class _Kept(hosts.Output):
 
     def end(self, results: Results[Any], standing: Standing) -> None:
         if self.there:
-            self.publish({"text/plain": "", "text/html": ""})  # of nothing at all nbconvert warns
+            self.publish(_NOTHING)
 
 
 class _Log:

@@ -16,7 +16,7 @@ from llama_magic.display.static import columns, commonmark, doc, inline, jinja, 
 from llama_magic.display.static.commonmark import Content
 from llama_magic.display.static.markup import Html
 from llama_magic.words.harmless import blanks_shown, visible
-from llama_magic.words.tables import Marked, Share, Table, cell_text, percent
+from llama_magic.words.tables import Figure, Marked, Share, Table, cell_text, percent
 
 LONG = 20_000  # characters of an answer; a longer one scrolls in a box of its own
 # In Markdown (nbconvert's export) HTML ends there, and the rest of a model's code would be read as Markdown.
@@ -229,7 +229,8 @@ def _cell(value: Any) -> Html:
         return next(shares) if alone else _COMMA.join(map(_ONE.format, shares))
     if isinstance(value, Marked):
         return _NONE.join(_MARK.format(text) if marked else _lines(text) for text, marked in value.pieces)
-    return _lines(cell_text(value))
+    text = cell_text(value)
+    return _lines(text.replace("-", "\u2212") if isinstance(value, (int, float, Figure)) else text)
 
 
 def _share(item: Share) -> Html:

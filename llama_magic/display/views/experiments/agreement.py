@@ -8,7 +8,7 @@ from llama_magic.display.static.doc import Grid, Head, Line, Node
 from llama_magic.display.views.view import view
 from llama_magic.experiments.agreement import Agreement, Confusion
 from llama_magic.words.counting import counted
-from llama_magic.words.tables import Table
+from llama_magic.words.tables import Figure, Table
 
 
 @view.register(Agreement)
@@ -52,8 +52,8 @@ def confusion(c: Confusion) -> list[Node]:
     ]
 
 
-def _kappa(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.2f}"
+def _kappa(value: float) -> Figure:
+    return Figure("–" if math.isnan(value) else f"{value:.2f}")
 
 
 def _share(value: float) -> str:

@@ -10,7 +10,7 @@ from llama_magic.display.views.view import view
 from llama_magic.experiments.comparing import Group, Pair, Pairs, Summary
 from llama_magic.experiments.statistics import Interval
 from llama_magic.words.counting import counted
-from llama_magic.words.tables import Table
+from llama_magic.words.tables import Figure, Table
 
 
 @view.register(Summary)
@@ -103,7 +103,7 @@ def sentence(one: Pair, axis: str) -> str:
     )
 
 
-def _difference(one: Pair) -> tuple[str | None, str | None]:
+def _difference(one: Pair) -> tuple[Figure | None, Figure | None]:
     """Return a difference and its interval, all with the digits that the interval's width can tell."""
     if not one.rows:
         return None, None
@@ -112,12 +112,12 @@ def _difference(one: Pair) -> tuple[str | None, str | None]:
         return _signed(one.difference, f"{one.difference:+.2g}"), None
     digits = max(0, 1 - math.floor(math.log10(width)))
     mean, low, high = (_signed(x, f"{x:+.{digits}f}") for x in (one.difference, one.low, one.high))
-    return mean, f"{low} to {high}"
+    return mean, Figure(f"{low} to {high}")
 
 
-def _signed(value: float, words: str) -> str:
+def _signed(value: float, words: str) -> Figure:
     """Return a number with its sign; nothing has none."""
-    return "0" if abs(value) <= 1e-12 else words if float(words) else words[1:]
+    return Figure("0" if abs(value) <= 1e-12 else words if float(words) else words[1:])
 
 
 def _p(value: float) -> str:

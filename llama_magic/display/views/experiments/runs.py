@@ -20,7 +20,7 @@ from llama_magic.model.gaps import is_gap
 from llama_magic.model.results import Completion
 from llama_magic.words.counting import counted
 from llama_magic.words.plain import plain, said
-from llama_magic.words.tables import Table, brief
+from llama_magic.words.tables import Figure, Table, brief
 
 PAGE = 50  # rows
 # That a saved notebook keeps, about 1 kB a row; below a grid, which sums them up, one. Whoever wants more has
@@ -172,7 +172,7 @@ def cell(value: Any, most: int = 0) -> Any:
     if is_gap(value) or isinstance(value, bool):
         return None if is_gap(value) else value
     if isinstance(value, (int, float)):
-        return said(value)
+        return Figure(said(value))
     held = isinstance(value, (dict, list))  # a date, say, has words of its own
     text = json.dumps(value, ensure_ascii=False, default=said) if held else said(value)
     return f"{text[: most - 1]}…" if most and len(text) > most else text if most else brief(text)

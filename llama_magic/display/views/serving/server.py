@@ -17,7 +17,8 @@ _HEADERS = ("#", "client", "asked", "model", "prompt", "written", "tok/s", "seco
 def server(s: Server) -> list[Node]:
     """Show a server and its latest requests, the last one first."""
     rows = list(s.log)
-    where = f"{s.url}/v1" if s.running else f"{s.url}, stopped"
+    # True for ever: where the kernel ends before the server is stopped, the saved notebook keeps this.
+    where = f"{s.url}/v1, until its process ends" if s.running else f"{s.url}, stopped"
     key = "with a key" if s.has_key else "this machine only, no key"
     out: list[Node] = [Head("serve", f"{', '.join(s.models)} · {where} · {key}")]
     if rows:
@@ -29,8 +30,8 @@ def server(s: Server) -> list[Node]:
 def _cells(row: LoggedRequest) -> tuple[object, ...]:
     client = f"{row.client} {row.user}".strip()
     speed = row.tokens_per_second
-    numbers = (row.prompt_tokens or None, row.written or None, None if speed is None else round(speed, 1))
-    return (row.number, client, row.path, row.model, *numbers, round(row.seconds, 1), row.state)
+    tokens = (row.prompt_tokens or None, row.written or None, None if speed is None else f"{speed:,.1f}")
+    return (row.number, client, row.path, row.model or None, *tokens, f"{row.seconds:,.1f}", row.state)
 
 
 def _summary(rows: list[LoggedRequest], running: bool) -> str:
@@ -39,4 +40,4 @@ def _summary(rows: list[LoggedRequest], running: bool) -> str:
     count = rows[-1].number
     going = sum(not row.ended for row in rows)
     words = counted(count, "request") + (f", the latest {_SHOWN} above" if count > _SHOWN else "")
-    return f"{words}; {going} under way" if going else words
+    return f"so far {words}; {going} under way" if going else words
