@@ -35,6 +35,8 @@ class Server:
                    f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={root}",
                    "--ServerApp.port_retries=0", "--LabApp.expose_app_in_browser=True"]  # fmt: skip
         self._set("apputils", "notification", {"fetchNews": "false", "checkForUpdates": False})
+        # On a slow machine it would save beside a test, and JupyterLab asks who changed the file.
+        self._set("docmanager", "plugin", {"autosave": False})
         self._set("notebook", "tracker", {"windowingMode": "none", "maxNumberOutputs": 500})
         self.log = open(root / "server.log", "w")  # noqa: SIM115 - the server's, as long as it runs
         self.process = subprocess.Popen(command, cwd=root, env=env, stdout=self.log, stderr=subprocess.STDOUT)
