@@ -99,7 +99,7 @@ def page(cell: str, options: Options) -> float | None:
             def run(source: str) -> str:
                 index = cells.index(source)
                 tab.run(index)
-                tab.finished(index, timeout=120_000)
+                tab.finished(index)
                 return str(tab.output(index).inner_text()) if source == SPEED else ""
 
             for source in _set_up(options):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import inspect
 import itertools
 import json
 import subprocess
@@ -175,3 +176,20 @@ def test_results_are_collected_in_one_table(harness: ModuleType, tmp_path: Path)
     table = (tmp_path / "table.md").read_text()
     assert [table.count(f"### {title}\n") for title in ("One", "Two")] == [1, 1]
     assert len(json.loads((tmp_path / "table.json").read_text())) == 2
+
+
+def test_what_is_called_of_the_browser_tests_page_is_there() -> None:
+    """No test runs the benchmark of the live view, and what it drives is the tests' own."""
+    page = importlib.import_module("browser.page").Page
+    calls = [
+        node
+        for node in ast.walk(ast.parse((FOLDER / "bench_live_view.py").read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "tab"
+    ]
+    assert {"start", "open", "run", "finished"} <= {call.func.attr for call in calls}
+    for call in calls:
+        given = {str(keyword.arg): None for keyword in call.keywords}
+        inspect.signature(getattr(page, call.func.attr)).bind(page, *call.args, **given)

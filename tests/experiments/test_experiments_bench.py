@@ -19,12 +19,16 @@ from llama_magic.testing import Script, scripted_model
 
 
 def test_what_is_asked_is_what_llama_bench_does() -> None:
-    """pp: that many tokens at once, the same each time; tg: one token, and that many after the first."""
+    """pp: that many tokens at once, the same each time; tg: one token, and that many after the first.
+
+    No token is guessed ahead, and a prompt is read as fast as for a draw: not row by row.
+    """
     model = scripted_model(lambda _r: "w " * 300, window=1024)
     found = lm.bench(model, n_prompt=64, n_gen=16, repetitions=3)
     asked = model.backend.requests
     assert [(len(r.prompt), r.max_tokens) for r in asked] == [(64, 1)] * 4 + [(1, 17)] * 4
-    assert all(r.ignore_eos and not r.reuse and not r.exact and r.sampling.temperature == 0 for r in asked)
+    assert not any(r.reuse or r.exact or r.speculate for r in asked)
+    assert [(r.ignore_eos, r.certain) for r in asked] == [(True, False)] * 4 + [(True, True)] * 4
     assert asked[0].prompt == asked[3].prompt
     assert [(s.test, s.n_prompt, s.n_gen, len(s.samples)) for s in found.speeds] == [
         ("pp64", 64, 0, 3),

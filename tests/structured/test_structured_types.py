@@ -219,6 +219,7 @@ def test_a_type_without_schema_is_refused() -> None:
         structured.compile(Fields)
     with pytest.raises(SchemaError, match=r"(?s)an instance of Tagged; expected the class.*Give Tagged\."):
         structured.compile(Tagged.model_construct())
+    assert structured.compile(Annotated[Tagged, Field(description="no instance, whatever it is asked for")])
     with pytest.raises(InputTypeError, match="function"):
         structured.compile(lambda: 1)
 

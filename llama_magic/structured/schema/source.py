@@ -57,7 +57,7 @@ def read(spec: Any) -> Source:
         raise InputTypeError(
             f"{spec.__name__} is a function; expected a type, a JSON schema or a short form."
         )
-    if not isinstance(spec, type) and (dataclasses.is_dataclass(spec) or hasattr(spec, "model_fields")):
+    if not isinstance(spec, type) and (dataclasses.is_dataclass(spec) or hasattr(type(spec), "model_fields")):
         name = type(spec).__name__
         raise SchemaError(f"The schema is an instance of {name}; expected the class.", remedy=f"Give {name}.")
     return _from_type(spec)
